@@ -284,6 +284,8 @@ def test_tables_are_safe_in_spreadsheets_and_read_back(tmp_path, programme, clie
 
 def test_tls(programme, served, tmp_path):
     files = [str(tmp_path / name) for name in ("cert.pem", "key.pem")]
+    with pytest.raises(InvalidInputError), served(programme, certificate=tuple(files)):
+        pass
     made = subprocess.run(
         f"openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=localhost -addext subjectAltName=IP:127.0.0.1 "
         f"-out {files[0]} -keyout {files[1]}".split(),

@@ -9,6 +9,7 @@ the arms of some groups alone.
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from typing import Any
 
 from sqlalchemy import Connection, insert, select
@@ -126,9 +127,7 @@ class Safeguards:
             TableError: some of them are unknown or still take part, or there is none.
             UnavailableError: it is erased, but traces are left in the files of the database.
         """
-
-        def find(tx: Connection) -> list[RosterArm]:
-            return _erasable(tx, list(names), older_than)
+        find = partial(_erasable, names=list(names), older_than=older_than)
 
         def do(tx: Connection) -> Erased:
             arms = find(tx)

@@ -17,6 +17,7 @@ import gc
 import resource
 import signal
 import socket
+import ssl
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import replace
@@ -29,6 +30,7 @@ from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from evenhand._version import __version__
+from evenhand.errors import InvalidInputError
 from evenhand.programme.api import middleware, problem_details
 from evenhand.programme.api.routes import operations
 from evenhand.programme.api.routes import programme as programme_routes
@@ -201,7 +203,18 @@ def configuration(app: FastAPI, settings: Settings) -> uvicorn.Config:
     Args:
         app: from `create_app`.
         settings: the same as the application's.
+
+    Raises:
+        InvalidInputError: the TLS certificate or its key cannot be read.
     """
+    if settings.certificate is not None:
+        try:
+            ssl.create_default_context(ssl.Purpose.CLIENT_AUTH).load_cert_chain(*settings.certificate, lambda: "")
+        except OSError as error:  # also of the TLS library
+            files, why = " and ".join(settings.certificate), error.strerror or error
+            raise InvalidInputError(
+                f"{files}: expected a certificate and its key, without a password ({why})"
+            ) from None
     return uvicorn.Config(
         app,
         http=type("Connection", (Connection,), {"settings": settings}),
