@@ -15,12 +15,13 @@ from typing import Any
 
 from sqlalchemy import Connection, select
 
-from evenhand.errors import InvalidInputError
+from evenhand.errors import InvalidInputError, ModelError
+from evenhand.fitting import Named, load_posterior, matched, posterior_path
 from evenhand.model import CoupledMDP, as_table, read_welfare
 from evenhand.model.io import load
 from evenhand.model.welfare import DEFAULT
 from evenhand.programme import ledger, reports, roster, schema
-from evenhand.programme.audit import Audits
+from evenhand.programme.audit import Audits, read_need
 from evenhand.programme.counterfactuals import Counterfactuals
 from evenhand.programme.cycle import Cycle
 from evenhand.programme.integrity import Head, differences, head_of, raise_differences
@@ -100,6 +101,9 @@ class Status(Result):
     events: int
     """Number of events: the version of the store."""
 
+    need: tuple[str, ...]
+    """States of need that were set, in every type or as "type: state"; empty by default."""
+
 
 class Programme:
     """A running programme in its store.
@@ -138,6 +142,7 @@ class Programme:
         self.price_of_fairness, self.suppose = supposing.price_of_fairness, supposing.suppose
         self.audits = audits = Audits(self.library)
         self.audit, self.books, self.in_need = audits.audit, audits.books, audits.in_need
+        self.need, self.set_need = audits.need, audits.set_need
         self.refitting = refits = Refits(self.library, cycle)
         self.refit, self.adopt, self.decline, self.refits = refits.refit, refits.adopt, refits.decline, refits.refits
         self.offered, self.offer_refit = refits.offered, refits.offer_refit
@@ -158,6 +163,8 @@ class Programme:
         name: str = "",
         seed: int = 0,
         words: Mapping[str, Any] | None = None,
+        need: Sequence[str] = (),
+        posterior: Named | str | Path | None = None,
         who: str = "",
     ) -> "Programme":
         """Begin a programme; nothing is left behind where something is wrong.
@@ -170,6 +177,9 @@ class Programme:
             name: of the programme; by default that of its address.
             seed: of all draws.
             words: fields of `Vocabulary`: the programme's own words and its calendar.
+            need: states in which an arm is in need, as of `set_need`.
+            posterior: posterior of a fitted model, whose numbers of observations reasons state; by default the file
+                beside a model file, if the model is still its mean.
             who: author, written into the event.
 
         Raises:
@@ -182,6 +192,8 @@ class Programme:
         vocabulary = Vocabulary.read(words or {}).check_resources(settled.resource_names)
         newcomers, blocks = read_newcomers(settled, vocabulary.columns(as_table(roster))), Words(settled).blocks
         read_welfare(of_roster(settled, [blocks[new.type, new.group] for new in newcomers]), chosen)
+        states = read_need(Words(settled), need)
+        evidence = _observations(problem, model if posterior is None else posterior)
         called = check_text(name or _called(address), "name")
         programme = cls(Store.create(address))
         digest, body = to_bytes(settled)
@@ -194,6 +206,10 @@ class Programme:
             event = append(tx, "created", who, content)  # after the row that counts events; its rows belong to it, too
             _join(tx, newcomers, 0, event)
             add_setting(tx, "words", vocabulary.to_dict(), 0, event)
+            if states:
+                add_setting(tx, "need", states, 0, event)
+            if evidence is not None:
+                add_setting(tx, "evidence", evidence, 0, event)
         return programme
 
     @classmethod
@@ -242,6 +258,7 @@ class Programme:
                 over=model.over,
                 model=row.model,
                 events=row.last_event,
+                need=tuple(setting(tx, "need", step) or ()),
             )
 
     def arms(self, step: int | None = None, gone: bool = False) -> list[RosterArm]:
@@ -422,6 +439,20 @@ class Programme:
             return reports.Observed(event, len(seen), late, corrected)
 
         return self.library.change(reports.Observed, "observe", request, key, do, read)
+
+
+def _observations(problem: CoupledMDP, source: object) -> dict[str, Any] | None:
+    """Return the numbers of observations behind a fitted model; None if they are unknown, or it was edited since."""
+    if isinstance(source, str | Path):
+        file = Path(source) if str(source).endswith(".posterior.npz") else posterior_path(source)
+        source = load_posterior(file) if file.is_file() else None
+    if not isinstance(source, Named):
+        return None
+    try:
+        matched(source, problem)
+    except ModelError:
+        return None
+    return source.observations()
 
 
 def _called(address: str | Path) -> str:

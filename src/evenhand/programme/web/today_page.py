@@ -14,7 +14,7 @@ from starlette.concurrency import run_in_threadpool
 from evenhand.model.io.text_table import Table, csv_text
 from evenhand.programme.api.problem_details import ErrorView
 from evenhand.programme.api.service import service_of
-from evenhand.programme.decisions import PlanCells, PlanRow, StoredPlan
+from evenhand.programme.decisions import PlanCells, PlanRow, StoredPlan, alternating
 from evenhand.programme.named_model import Words
 from evenhand.programme.programme import Programme, Status
 from evenhand.programme.vocabulary import Vocabulary
@@ -167,6 +167,7 @@ def show_today(programme: Programme, query: TableQuery, typed: Typed | None = No
         "groups": list(status.groups),
         "kinds": list(status.arms),
         "typed": replace(typed, changes=changes),
+        "alternating": alternating(plan.part, programme.vocabulary()) if plan and plan.part else "",
     }
 
 
