@@ -7,7 +7,7 @@ Everything that computes works on ArmTables, so that a step of a million differe
 
 import hashlib
 import reprlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from fractions import Fraction
 from functools import cached_property, partial
@@ -30,10 +30,11 @@ from evenhand.checks import (
     read_names,
     read_numbers,
     report_normalised,
+    whole_fault,
 )
 from evenhand.display import Shown, counted
-from evenhand.errors import Fault, InvalidInputError, ModelError
-from evenhand.model.labels import AXES, Names, depth_of, with_words, with_words_of_arm
+from evenhand.errors import Fault, InvalidInputError, ModelError, nearest
+from evenhand.model.labels import AXES, Names, called, depth_of, with_words, with_words_of_arm
 from evenhand.typing import Array, Bools, Floats, Indices
 
 ROOM = 1 + 1e-9
@@ -236,6 +237,18 @@ def check_idle(usage: Floats, faults: Faults) -> None:
 
 _ARRAYS = ("transitions", "rewards", "usage", "initial", "num_states", "num_actions")
 _UNNAMED: tuple[str, tuple[str, ...], tuple[str, ...]] = ("", (), ())
+
+
+def common_resources(arms: Iterable[Arm | None], faults: Faults) -> int | None:
+    """Number of resources of the first arm that is not None; adds a fault per arm with another number."""
+    valid = [(index, arm) for index, arm in enumerate(arms) if arm is not None]
+    numbers = [arm.usage.shape[2] for _, arm in valid]
+    for (index, _), number in zip(valid, numbers, strict=True):
+        if number != numbers[0]:
+            first = called(valid[0][1].name, valid[0][0])
+            faults.add(f"arms[{index}].usage", f"has {number} resources where {first} has {numbers[0]}")
+    return numbers[0] if numbers else None
+
 
 # -- many arms -------------------------------------------------------------------------------------------------------
 
@@ -482,6 +495,58 @@ class ArmTables(Sequence[Arm]):
         return [
             b"|".join([str(own["usage"].shape).encode(), *((own[k] + 0.0).tobytes() for k in keys)]) for own in parts
         ]
+
+
+def read_waits(given: Any, tables: ArmTables, faults: Faults, unset: int = -1, most: int = 10_000) -> Indices:
+    """(arm, state) steps without service after which an arm in the state is served.
+
+    Args:
+        given: {state: steps}, None for no promise, for all arms that have the state; one such mapping per arm; the
+            array itself; or None.
+        tables: the arms.
+        faults: list to which faults are added.
+        unset: entry of states without a promise.
+        most: the largest number of steps.
+    """
+    shape = tables.rewards.shape[:2]
+    waits = np.full(shape, unset, dtype=np.int32)
+    if isinstance(given, np.ndarray):
+        if given.ndim != 2 or len(given) != len(tables) or given.dtype.kind not in "iu":
+            faults.add("max_wait", f"expected whole numbers of shape (arm={len(tables)}, state)")
+        elif given.min() < -1 or given.max() > most:
+            faults.add("max_wait", f"expected whole numbers from -1 to {most}")
+        else:
+            width = min(given.shape[1], shape[1])  # padding may have been cut
+            waits[:, :width] = given[:, :width]
+            waits[np.arange(shape[1]) >= tables.num_states[:, None]] = -1
+        return waits
+    shared = not isinstance(given, (list, tuple))
+    rows = [{} if given is None else given] * len(tables) if shared else list(given)
+    places = ["max_wait"] * len(tables) if shared else [f"arms[{index}].max_wait" for index in range(len(tables))]
+    if len(rows) != len(tables):
+        faults.add("max_wait", f"has {len(rows)} entries for {len(tables)} arms")
+    wrong = [place for place, row in zip(places, rows, strict=False) if not isinstance(row, Mapping)]
+    for place in dict.fromkeys(wrong):
+        faults.add(place, "expected steps by state, such as {stopped = 4}")
+    if wrong or len(rows) != len(tables):
+        return waits
+    names = [
+        label[1] or tuple(map(str, range(size)))
+        for label, size in zip(tables.all_labels, tables.num_states.tolist(), strict=True)
+    ]
+    known = [set().union(*names)] * len(tables) if shared else [set(own) for own in names]
+    listed = zip(places, rows, known, strict=True)
+    found = {(place, state): (steps, own) for place, row, own in listed for state, steps in row.items()}
+    for (place, state), (steps, own) in found.items():
+        if state not in own:
+            near = nearest(str(state), own)
+            faults.add(f"{place}.{state}", f"no arm has this state{f'; did you mean {near}?' if near else ''}")
+        elif steps is not None and (message := whole_fault(steps, 0, most)):
+            faults.add(f"{place}.{state}", message)
+    for index, (row, own_names) in enumerate(zip(rows, names, strict=True)) if not faults else ():
+        for state in set(row) & set(own_names):
+            waits[index, own_names.index(state)] = -1 if row[state] is None else row[state]
+    return waits
 
 
 def running_sums(probabilities: Floats) -> Floats:

@@ -17,7 +17,7 @@ import numpy as np
 from evenhand.errors import Fault, ModelError, nearest
 from evenhand.model import CoupledMDP, quoted
 from evenhand.model.io import load, to_npz
-from evenhand.typing import Bools, Ints
+from evenhand.typing import Array, Bools, Ints
 
 if TYPE_CHECKING:
     from evenhand.programme.roster import RosterArm
@@ -45,7 +45,15 @@ def settle(problem: CoupledMDP) -> CoupledMDP:
         arm_names=(),
     )
     first: dict[tuple[str, str], int] = {}
-    arrays = (tables.transitions, tables.rewards, tables.usage, tables.num_states, tables.num_actions, problem.floors)
+    arrays: tuple[Array, ...] = (
+        tables.transitions,
+        tables.rewards,
+        tables.usage,
+        tables.num_states,
+        tables.num_actions,
+        problem.floors,
+    )
+    arrays = (*arrays, problem.max_waits)
     faults = []
     for block, name in enumerate(names_of(settled)):
         other = first.setdefault(name, block)
@@ -90,6 +98,7 @@ def of_roster(model: CoupledMDP, blocks: Sequence[int] | Ints, welfare: str | No
         counts=counts[nonempty],
         groups=[model.groups[block] for block in nonempty.tolist()],
         floors=model.floors[nonempty],
+        max_waits=model.max_waits[nonempty],
         welfare=welfare,
     )
 
@@ -147,9 +156,8 @@ class Words:
     @cached_property
     def promised(self) -> list[str]:
         """States with a promised longest wait, as `mask` takes them: by type if there are several types."""
-        waits = getattr(self.model, "max_waits", np.full((len(self.states), 1), -1))
         types, found = [label[0] for label in self.model.tables.labels], list[str]()
-        for kind, states, own in zip(types, self.states, waits.tolist(), strict=True):
+        for kind, states, own in zip(types, self.states, self.model.max_waits.tolist(), strict=True):
             names = [name for name, wait in zip(states, own, strict=False) if wait >= 0]
             found += names if len(set(types)) == 1 else [f"{kind}: {name}" for name in names]
         return list(dict.fromkeys(found))

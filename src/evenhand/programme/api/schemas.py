@@ -134,6 +134,7 @@ class ArmState(NewArm):
     """State of an arm."""
 
     state: Label
+    waiting: Whole = Field(default=0, description="Steps in promised states without service, so far.")
 
 
 class DecideRequest(Strict):
@@ -389,6 +390,21 @@ class WhatIfRequest(Strict):
 
     budget: Budget | None = Field(default=None, description="By default as in the model.")
     welfare: str | None = Field(default=None, description="By default the programme's own.")
+    seconds: Seconds | None = None
+
+
+class FairnessRequest(Strict):
+    """Ideas of fairness to compare."""
+
+    welfares: list[Name] | None = Field(
+        default=None,
+        min_length=1,
+        max_length=20,
+        description="As text; by default from the best mean to the worst-off.",
+    )
+    price_limit: Annotated[Number, Field(ge=0, le=1)] = Field(
+        default=0.1, description="Share of the best mean over arms that the recommended plan may give up."
+    )
     seconds: Seconds | None = None
 
 
