@@ -60,7 +60,8 @@ def show(
         values: further values of the template.
     """
     service, holder = service_of(request), request.state.holder
-    status, offer = service.programme.status(), service.programme.offered()
+    found = service.programme.overview()
+    status, offer = found.status, found.offer
     demo = service.settings.labels.get("demo", "")
     frame = Frame(
         name=status.name,
@@ -69,7 +70,7 @@ def show(
         roles=holder.roles,
         has_session=bool(session_names(request.headers.get("host", ""), request.headers.get("cookie", ""))),
         events=status.events,
-        has_plan=service.programme.current_plan_number() is not None,
+        has_plan=found.plan is not None,
         label=f"This is a demonstration with {demo}: try anything." if demo else "",
         offered=None if offer is None else offer.refit,
         views=tuple(view for view in VIEWS if not why_forbidden(holder, "GET", view[0])),

@@ -62,11 +62,10 @@ async def decide(payload: schemas.DecideRequest, request: Request) -> JSONRespon
 def show_programme(request: Request) -> Response:
     """Status of the programme."""
     programme = service_of(request).programme
-    status, plan, drift = programme.status(), programme.current_plan_number(), programme.needs_solving()
-    offer = programme.offered()
-    fields = status.to_dict() | {"plan": plan, "drift": drift.to_dict()}
-    fields |= {"bounds": programme.bounds().to_dict(), "offered": None if offer is None else offer.to_dict()}
-    return tagged(request, fields, f"{status.events}-{drift.policy or ''}-{len(drift.why)}")
+    found, drift = programme.overview(), programme.needs_solving()
+    fields = found.status.to_dict() | {"plan": found.plan, "drift": drift.to_dict(), "bounds": found.bounds.to_dict()}
+    fields["offered"] = None if found.offer is None else found.offer.to_dict()
+    return tagged(request, fields, f"{found.status.events}-{drift.policy or ''}-{len(drift.why)}")
 
 
 @router.get("/certificate", response_model=Certificate | None, responses=schemas.refusals())
@@ -286,7 +285,7 @@ async def price_of_fairness(
 def show_history(request: Request, arm: Annotated[schemas.Name, Query(description="Whose.")]) -> JSONResponse:
     """All that happened to an arm, and what was expected."""
     programme = programme_of(request)
-    if arm not in {one.name for one in programme.arms(gone=True)}:
+    if not programme.arms(gone=True, names=[arm]):
         raise NotFoundError("unknown arm")
     entries = [entry.to_dict() for entry in programme.history(arm)]
     programme.note_view(arm, request.state.holder.name)
