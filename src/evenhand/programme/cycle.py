@@ -5,7 +5,7 @@ plan ignores stored information.
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import fields
 from typing import Any
 
@@ -17,7 +17,7 @@ from evenhand.model.io.text_table import Table
 from evenhand.planning import SolveMethod
 from evenhand.planning.plan import Decisions, Plan
 from evenhand.planning.solve import solve
-from evenhand.programme import certificates, decisions, ledger, reports, roster, schema
+from evenhand.programme import certificates, decisions, ledger, reports, roster, safeguards, schema
 from evenhand.programme.belief import accepted_between, decided_between, know
 from evenhand.programme.drift_test import bounds_of
 from evenhand.programme.ledger import add_rows, answered, append, change_rows, check_text
@@ -344,7 +344,9 @@ class Cycle:
 
     # What is done
 
-    def accept(self, plan: int, overrides: Any = (), *, who: str = "", key: str | None = None) -> decisions.Accepted:
+    def accept(
+        self, plan: int, overrides: Any = (), *, who: str = "", key: str | None = None, holder: str = ""
+    ) -> decisions.Accepted:
         """Accept the plan of the present step, which closes the step.
 
         Args:
@@ -352,6 +354,7 @@ class Cycle:
             overrides: a table with the columns arm, action and why, for arms that get something else than planned.
             who: author, written into the event.
             key: idempotency key.
+            holder: the name by which the author signed on; by default `who`.
 
         Raises:
             TableError: overrides with faults, each with its row, or beyond the budget; nothing is accepted then.
@@ -365,8 +368,11 @@ class Cycle:
 
         def do(tx: Connection) -> decisions.Accepted:
             row, cells, found = self._overrides(tx, plan, table)
+            usual, budget = self._library.model(tx)[0].budget.tolist(), json.loads(row.budget_json)
+            safeguards.check_approved(tx, row, usual, budget, holder or who)
             used = cells.used({arm: action for arm, (action, _) in found.items()})
-            said = [[arm, cells.rows[arm].action, action, reason] for arm, (action, reason) in found.items()]
+            rows = [(cells.rows[arm], action) for arm, (action, _) in found.items()]
+            said = [[ledger.of_arm(one.arm_id), one.action, action] for one, action in rows]
             body = {"plan": plan, "step": row.step, "overrides": said, "used": used, "outputs": row.outputs}
             event = append(tx, "accepted", who, body)
             accepted = []
@@ -454,7 +460,14 @@ class Cycle:
         )
 
     def record_rest(
-        self, plan: int, others: Mapping[str, str], source: str, *, who: str = "", key: str | None = None
+        self,
+        plan: int,
+        others: Mapping[str, str],
+        source: str,
+        *,
+        who: str = "",
+        key: str | None = None,
+        groups: Collection[str] | None = None,
     ) -> Recorded:
         """Say that an accepted plan was done as accepted, but for some arms; what was recorded before stays.
 
@@ -466,6 +479,7 @@ class Cycle:
             source: source of the report.
             who: author, written into the event.
             key: idempotency key.
+            groups: only the arms of these; by default all.
 
         Raises:
             ConflictError: the plan is not accepted, or all of it is recorded and nothing else is said.
@@ -477,7 +491,8 @@ class Cycle:
             row = decisions.plan_row(tx, plan)
             if row.status != schema.ACCEPTED:
                 raise ConflictError(f"plan {plan} of step {row.step} is not accepted: there is nothing to record of it")
-            known, rows = reports.known_records(tx, [row.step]), decisions.rows_of(tx, plan)
+            known = reports.known_records(tx, [row.step])
+            rows = [one for one in decisions.rows_of(tx, plan) if groups is None or one.group in groups]
             arms = {one.arm for one in rows}
             if unknown := [Fault(name, f"is not in plan {plan}") for name in others if name not in arms]:
                 raise InvalidInputError("of these nothing can be recorded:", unknown)
@@ -558,7 +573,7 @@ class Cycle:
             place = one.arm.id, one.step
             corrected += place in before and before[place] != (one.action, one.reward)
             differing += place in accepted and accepted[place][1] != one.action
-        content = [[one.arm.name, one.step, one.action, one.reward, one.next_state] for one in found]
+        content = [[ledger.of_arm(one.arm.id), one.step, one.action, one.reward, one.next_state] for one in found]
         event = append(tx, "recorded", who, {"source": source, "done": content})
         done, seen = [], []
         for one in found:

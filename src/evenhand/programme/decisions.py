@@ -174,6 +174,9 @@ class StoredPlan(ledger.Result):
     accepted_by: str | None
     accepted_at: str | None
     accepted_event: int | None
+    approved_by: str | None
+    """Who approved it while it was proposed, if that is required."""
+
     certificate: Certificate | None
     """Certificate of the policy for this roster, if known; `Programme.certificate` computes it."""
 
@@ -198,7 +201,7 @@ class Inputs:
         """Stands for all of it but the event: the same knowledge is the same, whenever it was come by."""
         arms = [
             [
-                *(row.arm.id, row.arm.name, row.arm.type, row.arm.group),
+                *(row.arm.id, row.arm.type, row.arm.group),
                 *(row.state, row.known, row.seen_step, row.chance, row.waiting),
             ]
             for row in self.known
@@ -215,6 +218,8 @@ def check_budget(model: CoupledMDP, budget: Any) -> list[float]:
 def decide(plan: Plan, inputs: Inputs, words: Words, evidence: Ints | None = None) -> Decisions:
     """Decide the action of every arm, as `evenhand act` does with the same policy, states, seed, budget and step.
 
+    Arms go by their numbers: names draw lots and may be erased, and a plan can be computed again all the same.
+
     Args:
         plan: the policy.
         inputs: of the plan.
@@ -225,7 +230,7 @@ def decide(plan: Plan, inputs: Inputs, words: Words, evidence: Ints | None = Non
         NotApplicableError: the policy is a table for other numbers, or for more budget.
     """
     states = {
-        "arm": [row.arm.name for row in inputs.known],
+        "arm": [str(row.arm.id) for row in inputs.known],
         "type": [row.arm.type for row in inputs.known],
         "group": [row.arm.group for row in inputs.known],
         "state": [words.states[row.block][row.state] for row in inputs.known],

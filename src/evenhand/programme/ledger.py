@@ -7,13 +7,18 @@ Events have the numbers 1, 2, 3, ... without a gap, and each carries a digest of
 `changes` holds every row that the event added or changed, so that the tables can be rebuilt from the events alone
 (`integrity`). Rows are therefore written by `add_rows` and `change_rows`, never by a statement of their own.
 
+Events are never changed, and names must be erasable: bodies name arms by `of_arm`, and rows hold personal texts by
+their seals (`schema.SEALED`). Readers see the present names.
+
 A write may come with an idempotency *key*: its first answer is stored under the key and returned for every repetition
 of the request. Another request under the same key is refused.
 """
 
 import hashlib
+import hmac
 import json
 import math
+import secrets
 from collections import namedtuple
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass
@@ -27,8 +32,8 @@ from sqlalchemy import Connection, Dialect, Insert, Select, Table, and_, bindpar
 from evenhand.errors import ConflictError, InvalidInputError, NotFoundError
 from evenhand.programme import schema
 
-MOST_KEY = 200
-"""Characters of the longest key."""
+MOST_KEY = 300
+"""Characters of the longest key, with the name of its holder."""
 
 MOST_TEXT = 2000
 """Characters of the longest text that a person gives: a reason, a source, a name of who did it."""
@@ -42,8 +47,9 @@ class Event:
     """Its number; the first is 1."""
 
     kind: str
-    """created, joined, left, observed, solved, planned, accepted, recorded, refitted, adopted, declined, bounded,
-    worded, needed, or answered: a key was stored for an answer that changed nothing."""
+    """created, joined, left, erased, observed, solved, planned, accepted, recorded, refitted, adopted, declined,
+    bounded, worded, needed, approved, safeguarded, or answered: a key was stored for an answer that changed
+    nothing."""
 
     who: str
     """Author."""
@@ -181,6 +187,7 @@ def add_rows(tx: Connection, table: Table, rows: Sequence[Mapping[str, Any]]) ->
         return
     if "id" in table.c and "id" not in rows[0]:
         rows = [{"id": number, **row} for number, row in enumerate(rows, start=next_id(tx, table))]
+    rows = _salted(table, rows)
     run(tx, _insertion(table, tuple(rows[0])), *rows)
     _note(tx, "added", table, rows)
 
@@ -219,7 +226,7 @@ def change_rows(tx: Connection, table: Table, rows: Sequence[Mapping[str, Any]])
     """
     if not rows:
         return
-    keys = [column.name for column in table.primary_key]
+    rows, keys = _salted(table, rows), [column.name for column in table.primary_key]
     found = and_(*(table.c[name] == bindparam(f"its_{name}") for name in keys))
     values: dict[str, Any] = {name: bindparam(f"new_{name}") for name in rows[0] if name not in keys}
     content = [{("its_" if name in keys else "new_") + name: row[name] for name in row} for row in rows]
@@ -227,14 +234,51 @@ def change_rows(tx: Connection, table: Table, rows: Sequence[Mapping[str, Any]])
     _note(tx, "changed", table, rows)
 
 
+def _salted(table: Table, rows: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:
+    """Return rows with a new salt for those that have personal texts."""
+    texts = [name for name in schema.SEALED.get(table.name, ()) if name in rows[0]]
+    has_text = [any(row[name] is not None for name in texts) for row in rows]
+    if not any(has_text):
+        return rows
+    return [{**row, "salt": secrets.token_hex(16) if own else None} for row, own in zip(rows, has_text, strict=True)]
+
+
 def _note(tx: Connection, verb: str, table: Table, rows: Sequence[Mapping[str, Any]]) -> None:
-    names = list(rows[0])
-    _draft(tx).changes.append([verb, table.name, names, [[in_event(row[name]) for name in names] for row in rows]])
+    names = [name for name in rows[0] if name != "salt"]
+    content = [[in_event(table, name, row) for name in names] for row in rows]
+    _draft(tx).changes.append([verb, table.name, names, content])
 
 
-def in_event(value: Any) -> Any:
-    """Return a value of a row as events store it: bytes by their digest, in a form that no text has."""
-    return {"sha256": hashlib.sha256(value).hexdigest()} if isinstance(value, bytes) else value
+def in_event(table: Table, column: str, row: Mapping[str, Any]) -> Any:
+    """Return a value of a row as events store it: bytes by their digest, personal texts by their seal."""
+    value = row[column]
+    if isinstance(value, bytes):
+        return {"sha256": hashlib.sha256(value).hexdigest()}
+    if value is None or column not in schema.SEALED.get(table.name, ()):
+        return value
+    content = as_text([table.name, column, value]).encode()
+    return {"sealed": hmac.new(str(row["salt"]).encode(), content, hashlib.sha256).hexdigest()}
+
+
+def of_arm(number: int) -> dict[str, int]:
+    """Return an arm as bodies and stored answers hold it; `named` puts its present name into the place."""
+    return {"arm": number}
+
+
+def named(tx: Connection, *texts: str) -> list[Any]:
+    """Read JSON texts, with the present names of the arms in them."""
+    numbers: set[int] = set()
+    for text in texts:
+        json.loads(text, object_hook=lambda found: numbers.add(found["arm"]) if found.keys() == {"arm"} else found)
+    names: dict[int, str] = {}
+    table, order = schema.arms, sorted(numbers)
+    for first in range(0, len(order), 500):
+        query = select(table.c.id, table.c.name).where(table.c.id.in_(order[first : first + 500]))
+        names |= {row.id: row.name for row in tx.execute(query)}
+    return [
+        json.loads(text, object_hook=lambda found: names[found["arm"]] if found.keys() == {"arm"} else found)
+        for text in texts
+    ]
 
 
 def last_event(tx: Connection) -> int:
@@ -310,8 +354,9 @@ def events(tx: Connection, after: int = 0, most: int | None = None) -> list[Even
     """Events after one, in their order; at most so many."""
     table = schema.events
     columns = (table.c.id, table.c.kind, table.c.who, table.c.at, table.c.body_json, table.c.chain)
-    rows = tx.execute(select(*columns).where(table.c.id > after).order_by(table.c.id).limit(most))
-    return [Event(row.id, row.kind, row.who, row.at, json.loads(row.body_json), row.chain) for row in rows]
+    rows = tx.execute(select(*columns).where(table.c.id > after).order_by(table.c.id).limit(most)).all()
+    bodies = named(tx, *(row.body_json for row in rows))
+    return [Event(row.id, row.kind, row.who, row.at, body, row.chain) for row, body in zip(rows, bodies, strict=True)]
 
 
 # Keys
@@ -361,6 +406,8 @@ def answered(tx: Connection, key: str | None, kind: str, request: Any) -> dict[s
     found = tx.execute(select(schema.keys).where(schema.keys.c.key == key)).mappings().first()
     if found is None:
         return None
+    if not found["request"]:
+        raise ConflictError(f"key: {key!r} was used, and its answer was erased with an arm; take a new one")
     if found["request"] != digest_of([kind, request]):
         raise ConflictError(f"key: {key!r} was used for another request ({found['kind']}); take a new one")
     earlier: dict[str, Any] = json.loads(found["answer_json"])

@@ -33,6 +33,7 @@ from evenhand.programme.library import ROUTINE, Library
 from evenhand.programme.named_model import Words, of_roster, settle, to_bytes
 from evenhand.programme.refit import Offer, Refits, offer_of
 from evenhand.programme.roster import Newcomer, RosterArm, present_step, read_newcomers
+from evenhand.programme.safeguards import Safeguards
 from evenhand.programme.settings import add_setting, setting
 from evenhand.programme.store import Store
 from evenhand.programme.vocabulary import Vocabulary
@@ -124,11 +125,12 @@ class Overview:
 class Programme:
     """A running programme in its store.
 
-    Its own methods are about the roster and observations; the others belong to four parts, under the same names:
+    Its own methods are about the roster and observations; the others belong to five parts, under the same names:
 
     `cycle`            solve, plan, accept, record (`Cycle`)
     `audits`           audits and waiting times (`Audits`)
     `refitting`        refits of the model, drift, proposals (`Refits`)
+    `safeguards`       erasure, second approvals, views (`Safeguards`)
     `counterfactuals`  the price of fairness and what-if plans (`Counterfactuals`)
 
     Example:
@@ -164,6 +166,9 @@ class Programme:
         self.offered, self.offer_refit = refits.offered, refits.offer_refit
         self.bounds, self.set_bounds = refits.bounds, refits.set_bounds
         self.question, self.model_drift = refits.question, refits.model_drift
+        self.safeguards = guards = Safeguards(self.library)
+        self.erase, self.approve = guards.erase, guards.approve
+        self.note_view, self.views = guards.note_view, guards.views
 
     @classmethod
     def create(
@@ -215,7 +220,7 @@ class Programme:
         with programme.store.making() as tx:
             add_rows(tx, schema.models, [{"digest": digest, "body": body, "origin": "created", "at": at, "event": 1}])
             add_rows(tx, schema.programme, [row | {"last_event": 0, "model_event": 1, "version": schema.VERSION}])
-            content = {"name": called, "welfare": chosen, "seed": seed, "arms": [asdict(new) for new in newcomers]}
+            content = {"name": called, "welfare": chosen, "seed": seed, "arms": _body(tx, newcomers)}
             event = append(tx, "created", who, content)  # after the row that counts events; its rows belong to it, too
             _join(tx, newcomers, 0, event)
             add_setting(tx, "words", vocabulary.to_dict(), 0, event)
@@ -404,7 +409,7 @@ class Programme:
 
         def do(tx: Connection) -> Changed:
             newcomers, first = read(tx), present_step(tx) if step is None else roster.check_step(step)
-            event = append(tx, "joined", who, {"step": first, "arms": [asdict(new) for new in newcomers]})
+            event = append(tx, "joined", who, {"step": first, "arms": _body(tx, newcomers)})
             _join(tx, newcomers, first, event)
             return Changed(event, tuple(new.name for new in newcomers), first)
 
@@ -430,9 +435,9 @@ class Programme:
 
         def do(tx: Connection) -> Changed:
             leaving, step = find(tx), present_step(tx)
-            event = append(tx, "left", who, {"step": step, "arms": list(names), "why": reason})
+            event = append(tx, "left", who, {"step": step, "arms": [ledger.of_arm(arm.id) for arm in leaving]})
             same = {"left_event": event, "left_why": reason}
-            rows = [{"id": arm.id, "left_step": max(step, arm.joined_step)} | same for arm in leaving]
+            rows = [{"id": arm.id, "name": arm.name, "left_step": max(step, arm.joined_step)} | same for arm in leaving]
             change_rows(tx, schema.arms, rows)
             return Changed(event, tuple(names), step)
 
@@ -471,7 +476,7 @@ class Programme:
             known = {(row.arm, row.step): row.state for row in before}
             corrected = sum(known.get((row.arm.id, row.step), state) != state for row, state in found)
             late = sum(row.step < present for row, _ in found)
-            content = [[row.arm.name, row.step, state] for row, state in found]
+            content = [[ledger.of_arm(row.arm.id), row.step, state] for row, state in found]
             event = append(tx, "observed", who, {"source": said, "seen": content})
             reports.store_reports(tx, schema.observations, seen, said, event)
             return reports.Observed(event, len(seen), late, corrected)
@@ -497,6 +502,12 @@ def _called(address: str | Path) -> str:
     """Return the name of a programme by its address: the file or the database."""
     text = str(address)
     return Path(text.partition("?")[0] if "://" in text else text).stem
+
+
+def _body(tx: Connection, newcomers: Sequence[Newcomer]) -> list[dict[str, Any]]:
+    """Return arms that are about to join as the body of an event."""
+    first = ledger.next_id(tx, schema.arms)
+    return [asdict(new) | {"name": ledger.of_arm(number)} for number, new in enumerate(newcomers, start=first)]
 
 
 def _join(tx: Connection, newcomers: Sequence[Newcomer], step: int, event: int) -> None:

@@ -13,7 +13,6 @@ So device and inode are compared before every transaction and before every commi
 import contextlib
 import errno
 import os
-import shutil
 import sqlite3
 import stat
 from collections.abc import Iterator
@@ -23,7 +22,7 @@ from threading import Lock
 from time import monotonic
 from typing import Any
 
-from sqlalchemy import Connection, Engine, create_engine, event, inspect, select, text
+from sqlalchemy import Connection, Engine, create_engine, event, inspect, text, update
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError
 from sqlalchemy.exc import TimeoutError as NoConnection
@@ -38,7 +37,17 @@ WAIT = 30
 UNREADABLE = (ArithmeticError, AttributeError, LookupError, SQLAlchemyError, TypeError, ValueError)
 """Errors raised by invalid stored values."""
 
+SCRUB = {
+    "sqlite": ("VACUUM", "PRAGMA wal_checkpoint(TRUNCATE)"),
+    "postgresql": ("VACUUM FULL arms", "VACUUM FULL decisions", "VACUUM FULL keys"),
+}
+"""Statements that write tables anew."""
+
 HOW_TO_CREATE = "`evenhand programme create` makes one."
+
+
+class _RolledBackError(Exception):
+    """Ends a transaction that is not to be stored."""
 
 
 class Store:
@@ -74,6 +83,9 @@ class Store:
         store = cls(address)
         if store._file is not None and not store._file.resolve().parent.is_dir():
             raise InvalidInputError(f"{store.address}: the folder {store._file.resolve().parent} does not exist")
+        if store._file is not None:
+            with contextlib.suppress(OSError):  # the database reports it
+                store._file.touch(0o600)  # for the owner alone, as what is written beside it then is
         with store._closed_on_error(), store.reading() as tx:
             store._check_empty(tx)
         return store
@@ -93,8 +105,10 @@ class Store:
         store = cls(address, wait)
         if store._file is not None:
             _check_there(Path(store.address))
-        with store._closed_on_error():
-            store._check_version()
+        with store._closed_on_error(), store.reading() as tx:
+            if "programme" not in inspect(tx).get_table_names():
+                raise InvalidInputError(f"{store.address}: it contains no programme. {HOW_TO_CREATE}")
+            store._check_version(tx)
         return store
 
     @property
@@ -143,7 +157,10 @@ class Store:
                 if not self.is_sqlite:
                     lock = "SELECT id FROM programme WHERE id = 1 FOR UPDATE"
                     connection.execute(text(lock if made else "SELECT pg_advisory_xact_lock(hashtext('evenhand'))"))
+                    connection.execute(text(f"SET LOCAL idle_in_transaction_session_timeout = '{10 * self._wait}s'"))
                 self._check_same_file(connection)
+                if made:
+                    self._check_version(connection, UnavailableError)  # another server may have brought in a newer one
                 yield connection
                 ledger.write_event(connection)
                 self._check_same_file(connection)
@@ -175,6 +192,35 @@ class Store:
             schema.create(tx)
             yield tx
 
+    def check_writable(self) -> None:
+        """Take the lock, write, and roll back.
+
+        Raises:
+            UnavailableError: nothing can be written now.
+        """
+        with contextlib.suppress(_RolledBackError), self.writing() as tx:
+            tx.execute(update(schema.programme).values(last_event=schema.programme.c.last_event))
+            raise _RolledBackError
+
+    def scrub(self) -> None:
+        """Write the tables anew, so that what was replaced or removed is no longer in their files.
+
+        Raises:
+            UnavailableError: others use them; the transactions before stay as they are.
+        """
+        with self.engine.connect() as connection:
+            if not self.is_sqlite:  # where every statement of the driver is on its own
+                connection.execution_options(isolation_level="AUTOCOMMIT")
+            driver: Any = connection.connection.driver_connection
+            try:
+                for statement in SCRUB[self.engine.dialect.name]:
+                    driver.execute(statement)
+            except self.engine.dialect.dbapi.Error as error:  # type: ignore[union-attr]
+                why = _why(str(error), self._wait)
+                raise UnavailableError(
+                    f"{self.address}: {why}. It is erased, but traces are left until VACUUM"
+                ) from error
+
     @contextlib.contextmanager
     def _closed_on_error(self) -> Iterator[None]:
         try:
@@ -201,14 +247,11 @@ class Store:
                 "programme again, and use `evenhand programme restore` to put a copy into its place while it runs"
             )
 
-    def _check_version(self) -> None:
-        with self.reading() as tx:
-            if "programme" not in inspect(tx).get_table_names():
-                raise InvalidInputError(f"{self.address}: it contains no programme. {HOW_TO_CREATE}")
-            has_version = "version" in {column["name"] for column in inspect(tx).get_columns("programme")}
-            found = tx.execute(select(schema.programme.c.version)).scalar() if has_version else "0"
+    def _check_version(self, tx: Connection, error: type[EvenhandError] = InvalidInputError) -> None:
+        row = tx.execute(text("SELECT * FROM programme")).mappings().first() or {"version": None}
+        found = row.get("version", "0")
         if found not in (None, schema.VERSION):  # without a row the programme is damaged
-            raise InvalidInputError(
+            raise error(
                 f"{self.address}: it was written with another schema version, {found}; this evenhand reads version "
                 f"{schema.VERSION}. Open it with the evenhand that wrote it",
                 code="schema-version",
@@ -329,9 +372,10 @@ def _sound_copy(source: Path, target: Path) -> Iterator[tuple[Path, int]]:
         raise InvalidInputError(f"{target}: cannot be written: {error.strerror}") from None
     with place as folder:
         copy = Path(folder) / "copy.db"
-        # Personal data: as readable as what it replaces, or as what it is copied from.
-        copy.touch()
-        shutil.copymode(target if target.exists() else source, copy)
+        # Personal data: for the owner alone, or as what it replaces, but never for all.
+        copy.touch(0o600)
+        if target.exists():
+            copy.chmod(target.stat().st_mode & 0o770)
         try:
             _copy(source, copy)
             with Store.open(copy) as store, store.reading() as tx:
@@ -447,6 +491,7 @@ def _engine(url: URL, wait: int) -> Engine:
     @event.listens_for(engine, "connect")
     def limit_waiting(connection: Any, _: object) -> None:
         connection.execute(f"SET lock_timeout = '{wait}s'")
+        connection.execute(f"SET statement_timeout = '{10 * wait}s'")
         connection.commit()
 
     return engine

@@ -14,7 +14,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from hashlib import sha256
 from importlib import import_module
-from typing import Any
+from typing import Any, cast
 
 import anyio.to_thread
 from fastapi import Request
@@ -30,6 +30,7 @@ from evenhand.programme.api.server_settings import Settings
 from evenhand.programme.api.telemetry import Metrics
 from evenhand.programme.certificates import METHOD, Certificate
 from evenhand.programme.programme import Programme
+from evenhand.programme.safeguards import GroupView
 
 log = logging.getLogger("evenhand.programme.api")
 
@@ -71,7 +72,7 @@ class PlanCache:
             await asyncio.to_thread(
                 load, io.BytesIO(body), "json", how["criterion"]
             )  # raises faults before any waiting
-            job = self._jobs.submit(Job(name, "decide", how, body=body, owner=holder.name, role=holder.role))
+            job = self._jobs.submit(Job(name, "decide", how, body=body, owner=holder.name, queue=holder.queue))
             if not await job.ended(patience) or job.status != "done":
                 return job
             self._plans[name] = await asyncio.to_thread(load_plan, job.data)
@@ -93,7 +94,7 @@ class Service:
         """
         self.programme, self.settings = programme, settings
         self.metrics = Metrics()
-        self.sessions = Sessions(settings.session)
+        self.sessions = Sessions(settings.session, settings.idle_session)
         self.jobs = Jobs(settings, self.metrics)
         self.plans = PlanCache(self.jobs, settings.cached_models, self.metrics)
         self.is_stopping = False
@@ -294,6 +295,13 @@ class Service:
 def _welfare_of(job: Job) -> float:
     assert job.answer is not None
     return float(job.answer["welfare"])
+
+
+def programme_of(request: Request) -> Programme:
+    """The programme that is served, as far as the holder of the request may see it."""
+    programme, holder = service_of(request).programme, request.state.holder
+    limited = programme if holder.groups is None else GroupView(programme, holder.groups, holder.name)
+    return cast(Programme, limited)
 
 
 def service_of(request: Request) -> Service:

@@ -1,7 +1,5 @@
 """Today: what to record of the last step, the conditions of this one, its plan, and what is accepted."""
 
-import csv
-import io
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -13,7 +11,7 @@ from fastapi import APIRouter, Request
 from fastapi.responses import PlainTextResponse, Response
 from starlette.concurrency import run_in_threadpool
 
-from evenhand.model.io.text_table import Table
+from evenhand.model.io.text_table import Table, csv_text
 from evenhand.programme.api.problem_details import ErrorView
 from evenhand.programme.api.service import service_of
 from evenhand.programme.decisions import PlanCells, PlanRow, StoredPlan, alternating
@@ -145,6 +143,7 @@ def show_today(programme: Programme, query: TableQuery, typed: Typed | None = No
     table: Any = replace(
         cast(Any, found), rows=tuple(line.full(row) | {"done": done.get(row.arm_id, "")} for row in rows)
     )
+    is_larger = proposed is not None and any(there > status.budget[name] for name, there in proposed.budget.items())
     to_record = not proposed and waits is None and last is not None and not last["is_recorded"]
     names = {one.arm for one in typed.changes}
     feasible = {row.arm: line.actions(row) for row in (plan.rows if plan and names else ()) if row.arm in names}
@@ -156,6 +155,7 @@ def show_today(programme: Programme, query: TableQuery, typed: Typed | None = No
         "arms": sum(status.arms.values()),
         "plan": plan,
         "is_open": proposed is not None,
+        "needs_approval": is_larger and programme.safeguards.rules().second_approval,
         "pending": pending,
         "waits": waits,
         "changed": changed,
@@ -353,12 +353,10 @@ def plan_table(plan: int, request: Request) -> Response:
 
 
 def _csv(request: Request, columns: Sequence[str], rows: Sequence[Sequence[str]], name: str) -> Response:
-    """Return a CSV file; texts that a spreadsheet would take for a formula stay, since they are read back."""
-    stream, words = io.StringIO(), layout.words_of(request)
-    head = [words.head(column) for column in columns]
-    csv.writer(stream, lineterminator="\r\n").writerows([head, *rows])
+    """Return a CSV file."""
+    head = [layout.words_of(request).head(column) for column in columns]
     headers = {"Content-Disposition": f'attachment; filename="{name}"'}
-    return PlainTextResponse(stream.getvalue(), headers=headers, media_type="text/csv; charset=utf-8")
+    return PlainTextResponse(csv_text([head, *rows], "\r\n"), headers=headers, media_type="text/csv; charset=utf-8")
 
 
 # The plan
@@ -407,9 +405,22 @@ def accept_plan(request: Request, form: layout.Sending) -> Response:
                 faults.append(f"Your change was not stored: {one.arm} gets {one.action}{why}")
         return _today(request, form, "accept", replace(refusal, faults=tuple(faults)))
 
-    what = "The plan was not accepted"
+    what, holder = "The plan was not accepted", request.state.holder.name
     return layout.submit(
-        request, form, what, lambda **by: programme.accept(form.number("plan"), rows, **by).event, again
+        request, form, what, lambda **by: programme.accept(form.number("plan"), rows, holder=holder, **by).event, again
+    )
+
+
+@router.post("/today/approve")
+def approve_plan(request: Request, form: layout.Sending) -> Response:
+    """Approve a plan with more than the usual budget."""
+    programme, holder = layout.programme_of(request), request.state.holder.name
+    return layout.submit(
+        request,
+        form,
+        "The plan was not approved",
+        lambda **by: programme.approve(form.number("plan"), holder=holder, **by).event,
+        lambda *refused: _today(request, form, "", *refused),
     )
 
 
