@@ -152,7 +152,9 @@ def read_span(tx: Connection, first: int | None, last: int | None, event: int | 
         raise InvalidInputError(f"event: expected a number from 1 to {known}, the last event, got {event!r}")
     as_of = known if event is None else event
     plans = schema.plans
-    accepted = select(func.min(plans.c.step), func.max(plans.c.step)).where(plans.c.accepted_event <= as_of)
+    accepted = select(func.min(plans.c.step), func.max(plans.c.step)).where(
+        *schema.valid(plans, as_of, "accepted_event")
+    )
     begun, ended = tx.execute(accepted).one()
     if begun is None:
         raise InvalidInputError("audit: no plan was accepted yet")
@@ -170,7 +172,7 @@ def read_span(tx: Connection, first: int | None, last: int | None, event: int | 
     if not arms:
         raise InvalidInputError(f"no arm takes part from step {first} to step {last}")
     table = schema.observations
-    seen = select(table.c.arm, func.max(table.c.step)).where(table.c.step <= first, table.c.event <= as_of)
+    seen = select(table.c.arm, func.max(table.c.step)).where(table.c.step <= first, *schema.valid(table, as_of))
     found = {row[0]: row[1] for row in tx.execute(seen.group_by(table.c.arm))}
     since = min((found.get(arm.id, arm.joined_step) for arm in arms if arm.joined_step <= first), default=first)
     return _read(tx, arms, since, first, last, as_of)
@@ -191,19 +193,21 @@ def _read(tx: Connection, arms: list[RosterArm], since: int, first: int, last: i
 
     plans, table = schema.plans, schema.decisions
     query = select(plans.c.step, plans.c.model, plans.c.accepted_event, table).join(plans, plans.c.id == table.c.plan)
-    query = query.where(plans.c.accepted_event <= event).order_by(plans.c.step, table.c.place)
+    query = query.where(*schema.valid(plans, event, "accepted_event")).order_by(plans.c.step, table.c.place)
     for cell, row in known(plans, query):
         digests[cell[1]], accepted_at[cell[1]] = row.model, row.accepted_event
         texts["planned"][cell], texts["accepted"][cell] = row.planned, row.accepted
         if row.accepted is not None and row.accepted != row.planned and row.step >= first:
             overrides.append((cell[0], row))
     table, states = schema.observations, texts["state"]
-    for cell, row in known(table, select(table).where(table.c.event <= event).order_by(table.c.event, table.c.id)):
+    counted = schema.valid(table, event)
+    for cell, row in known(table, select(table).where(*counted).order_by(table.c.event, table.c.id)):
         late[cell] |= row.event > accepted_at[cell[1]] and states[cell] is None
         corrected[cell] |= states[cell] is not None and states[cell] != row.state
         states[cell] = row.state
     table = schema.records
-    for cell, row in known(table, select(table).where(table.c.event <= event).order_by(table.c.event, table.c.id)):
+    counted = schema.valid(table, event)
+    for cell, row in known(table, select(table).where(*counted).order_by(table.c.event, table.c.id)):
         texts["done"][cell], reward[cell] = row.action, np.nan if row.reward is None else row.reward
     return Span(first, last, event, since, tuple(arms), tuple(digests), texts, reward, late, corrected,
                 tuple(overrides))  # fmt: skip

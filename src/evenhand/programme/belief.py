@@ -62,7 +62,7 @@ def know(tx: Connection, words: Words, arms: Sequence[RosterArm], step: int, eve
         event: later events are ignored; by default none.
     """
     table = schema.observations
-    known = [] if event is None else [table.c.event <= event]
+    known = schema.valid(table, event)
     newest = (table.c.event, table.c.id)
     at_step = select(table.c.arm, table.c.state).where(table.c.step == step, *known).order_by(*newest)
     now = {row.arm: row.state for row in tx.execute(at_step)}
@@ -159,9 +159,8 @@ def accepted_between(
         event: as of an event, or now.
     """
     plans, table = schema.plans, schema.decisions
-    closed = [plans.c.status == schema.ACCEPTED, plans.c.step >= first, plans.c.step < step]
-    if event is not None:
-        closed.append(plans.c.accepted_event <= event)
+    closed = [plans.c.step >= first, plans.c.step < step, plans.c.accepted_event.is_not(None)]
+    closed += schema.valid(plans, event, "accepted_event")
     query = select(table.c.arm, plans.c.step, table.c.state, table.c.accepted)
     query = query.join(plans, plans.c.id == table.c.plan).where(*closed)
     rows = _of_arms(tx, lambda part: query.where(table.c.arm.in_(part)), arms)
@@ -182,7 +181,7 @@ def done_between(
     """
     found = {cell: action for cell, (_, action) in accepted_between(tx, arms, first, step, event).items()}
     table = schema.records
-    within = [table.c.step >= first, table.c.step < step, *([] if event is None else [table.c.event <= event])]
+    within = [table.c.step >= first, table.c.step < step, *schema.valid(table, event)]
     query = select(table.c.arm, table.c.step, table.c.action).where(*within).order_by(table.c.event, table.c.id)
     rows = _of_arms(tx, lambda part: query.where(table.c.arm.in_(part)), arms)
     return found | {(arm, at): action for arm, at, action in rows}

@@ -473,7 +473,7 @@ class Cycle:
         """
         plans, decided, stored = schema.plans, schema.decisions, schema.records
         span = (plans.c.step > last - most) & (plans.c.step <= last) & (plans.c.status == schema.ACCEPTED)
-        done = exists().where(stored.c.arm == decided.c.arm, stored.c.step == plans.c.step)
+        done = exists().where(stored.c.arm == decided.c.arm, stored.c.step == plans.c.step, *schema.valid(stored))
         query = select(plans.c.step, plans.c.id, func.count()).join(decided, decided.c.plan == plans.c.id)
         query = query.where(span, ~done).group_by(plans.c.step, plans.c.id).order_by(plans.c.step)
         with self._store.reading() as tx:
@@ -539,6 +539,7 @@ def _solved(tx: Connection, digest: str) -> certificates.Certificate:
 def _late(tx: Connection, step: int) -> int:
     """Reports on earlier steps that came since the last plan was accepted."""
     plans, table = schema.plans, schema.observations
-    last = tx.execute(select(func.max(plans.c.accepted_event))).scalar()
-    late = select(func.count()).select_from(table).where(table.c.step < step, table.c.event > (last or 0))
+    last = tx.execute(select(func.max(plans.c.accepted_event)).where(*schema.valid(plans))).scalar()
+    since = table.c.event > (last or 0)
+    late = select(func.count()).select_from(table).where(table.c.step < step, since, *schema.valid(table))
     return int(tx.execute(late).scalar_one()) if last is not None else 0

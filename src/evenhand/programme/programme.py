@@ -223,7 +223,8 @@ class Programme:
             step = present_step(tx)
             arms = roster.taking_part(tx, step)
             model, _ = self.library.model(tx)
-            seen = select(schema.observations.c.arm).where(schema.observations.c.step == step).distinct()
+            table = schema.observations
+            seen = select(table.c.arm).where(table.c.step == step, *schema.valid(table)).distinct()
             present = {arm.id for arm in arms}
             return Status(
                 name=row.name,

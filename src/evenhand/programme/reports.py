@@ -157,8 +157,8 @@ def last_observations(tx: Connection, step: int) -> dict[int, dict[int, tuple[st
 
 
 def reports(tx: Connection, table: Any, *where: Any) -> Any:
-    """Rows of the table of observations or records, in the order in which they came."""
-    return tx.execute(select(table).where(*where).order_by(table.c.event, table.c.id))
+    """Rows of the table of observations or records that count, in the order in which they came."""
+    return tx.execute(select(table).where(*schema.valid(table), *where).order_by(table.c.event, table.c.id))
 
 
 # Actions done

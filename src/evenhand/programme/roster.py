@@ -75,8 +75,8 @@ def taking_part(tx: Connection, step: int, event: int | None = None) -> list[Ros
 def present_step(tx: Connection, event: int | None = None) -> int:
     """The step that is to be planned next, after the last that was accepted; as of an event, or now."""
     plans = schema.plans
-    known = plans.c.status == schema.ACCEPTED if event is None else plans.c.accepted_event <= event
-    found = tx.execute(select(func.max(plans.c.step)).where(known)).scalar()
+    known = [plans.c.accepted_event.is_not(None), *schema.valid(plans, event, "accepted_event")]
+    found = tx.execute(select(func.max(plans.c.step)).where(*known)).scalar()
     return 0 if found is None else int(found) + 1
 
 

@@ -23,7 +23,7 @@ def setting(tx: Connection, name: str, step: int, event: int | None = None) -> A
     """
     table = schema.settings
     query = select(table.c.value_json).where(table.c.name == name, table.c.from_step <= step)
-    query = query if event is None else query.where(table.c.event <= event)
+    query = query.where(*schema.valid(table, event))
     found = tx.execute(query.order_by(table.c.from_step.desc(), table.c.id.desc()).limit(1)).scalar()
     return None if found is None else json.loads(found)
 
