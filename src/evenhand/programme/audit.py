@@ -508,8 +508,8 @@ class Audits:
         wanted = check_fraction(level, "level", below_one=True)
         with self._library.store.reading() as tx:
             span = read_span(tx, first, last, event)
-            welfare = tx.execute(select(schema.programme.c.welfare)).scalar_one()
-            models = {digest: self._library.model(tx, digest) for digest in set(span.digests) if digest}
+            welfare = self._library.welfare(tx, span.last)
+            models = {digest: self._library.model(tx, digest, span.last) for digest in set(span.digests) if digest}
             for _, words in models.values():  # here, so that unknown names are reported as damage
                 words.blocks_of(span.arms)
             return Books(span, models, welfare, wanted)
@@ -545,15 +545,15 @@ class Audits:
 
     def _needs_of(self, tx: Connection, words: Words) -> Bools | None:
         """(block, state) states of need, by the fair relaxation of the arms that take part now, if any; remembered."""
-        row = tx.execute(select(schema.programme.c.model, schema.programme.c.welfare)).one()
+        model, welfare = tx.execute(select(schema.programme.c.model)).scalar_one(), self._library.welfare(tx)
         arms = roster.taking_part(tx, roster.present_step(tx))
         if not arms:
             return np.zeros(words.model.tables.rewards.shape[:2], dtype=bool)
         counts = np.bincount(words.blocks_of(arms), minlength=len(words.model.tables))
-        key = row.model, tuple(counts.tolist())
+        key = model, welfare, words.model.budget.tobytes(), tuple(counts.tolist())
         if (known := self._needs.get(key)) is None:
             found: list[Bools] = []
             with suppress(NotConvergedError):
-                found = [expectations.continue_by(words.model, counts, row.welfare).needs]
+                found = [expectations.continue_by(words.model, counts, welfare).needs]
             known = self._needs.add(key, found)
         return known[0] if known else None

@@ -166,7 +166,7 @@ def read_span(tx: Connection, first: int | None, last: int | None, event: int | 
         )
     arms = [
         arm
-        for arm in arms_as_of(tx, as_of)
+        for arm in arms_as_of(tx, as_of, last)
         if arm.joined_step <= last and (arm.left_step is None or arm.left_step > max(first, arm.joined_step))
     ]
     if not arms:

@@ -136,6 +136,8 @@ class Cycle:
             return "nothing was solved yet"
         if tx.execute(select(schema.programme.c.model)).scalar_one() not in models:
             return "the model is a new one, and nothing was solved for it yet"
+        if self._library.terms(tx):
+            return "nothing was solved yet for the present roster, budget and welfare"
         return "no policy can serve the present roster"
 
     def _in_use(self, tx: Connection) -> tuple[str | None, certificates.Numbers, certificates.Certificate | None]:
@@ -154,9 +156,11 @@ class Cycle:
         table = schema.policies
         model = select(schema.programme.c.model).scalar_subquery()
         query = select(table.c.facts_json).where(table.c.model == model).order_by(table.c.event.desc())
-        kinds, fallback = {row[:2] for row in wanted}, None
+        kinds, fallback, terms = {row[:2] for row in wanted}, None, self._library.terms_digest(tx)
         for facts in map(json.loads, tx.execute(query).scalars()) if wanted else ():
             found = certificates.Certificate.of(facts["certificate"])
+            if facts["terms"] != terms:
+                continue
             if found.numbers == wanted:
                 return found.policy
             if fallback is None and facts["any_number"] and kinds <= {row[:2] for row in found.numbers}:
@@ -364,8 +368,11 @@ class Cycle:
             return []
         model = tx.execute(select(schema.programme.c.model)).scalar_one()
         words, same = self._library.model(tx, model)[1], model == row.model
+        terms = self._library.terms
+        is_changed = terms(tx, row.step) != terms(tx, row.step, row.known_event)
         known = know(tx, words, roster.taking_part(tx, row.step), row.step)
         found = decisions.changes(rows, known, words, beliefs=same)
+        found = [Fault("", "the budget or the welfare was changed"), *found] if is_changed else found
         return found if same else [Fault("", "another model was adopted"), *found]
 
     def changed_since(self, plan: int) -> list[Fault]:
@@ -378,24 +385,28 @@ class Cycle:
             row = decisions.plan_row(tx, plan)
             return self._changes(tx, row, decisions.rows_of(tx, plan))
 
-    def record(self, rows: Any, source: str, *, who: str = "", key: str | None = None) -> Recorded:
+    def record(
+        self, rows: Any, source: str, *, confirmed: bool = False, who: str = "", key: str | None = None
+    ) -> Recorded:
         """Record the actions done; late and corrected records are stored beside the old ones.
 
         Args:
             rows: a table with the columns arm and action, and optionally step (by default the last accepted), reward
-                and next_state, which is stored as an observation of the step after.
+                and next_state, which is stored as an observation of the step after. A blank action means not known.
             source: source of the report.
+            confirmed: also store a table that looks like that of the step before.
             who: author, written into the event.
             key: idempotency key.
 
         Raises:
             TableError: with every fault and its row; nothing is stored then.
+            ConflictError: with the code `same-as-earlier`, if it looks like the table of the step before.
         """
         table, said = roster.read_rows(rows, "records", ["arm", "action"], ragged=True), check_text(source, "source")
         request = [table.columns, said]
 
         def do(tx: Connection) -> Recorded:
-            return self._record(tx, table, said, who)
+            return self._record(tx, table, said, who, confirmed)
 
         return self._library.change(Recorded, "record", request, key, do, lambda tx: self._read_records(tx, table))
 
@@ -424,19 +435,20 @@ class Cycle:
             if row.status != schema.ACCEPTED:
                 raise ConflictError(f"plan {plan} of step {row.step} is not accepted: there is nothing to record of it")
             known, rows = reports.known_records(tx, [row.step]), decisions.rows_of(tx, plan)
-            arms = {one.arm for one in rows}
-            if unknown := [Fault(name, f"is not in plan {plan}") for name in others if name not in arms]:
+            match = roster.match_names({one.arm for one in rows})
+            instead = {match(name): action for name, action in others.items()}
+            if unknown := [Fault(name, f"is not in plan {plan}") for name in instead.keys() - {one.arm for one in rows}]:
                 raise InvalidInputError("of these nothing can be recorded:", unknown)
             new = []
             for one in rows:
                 before, reward = known.get((one.arm_id, row.step), (None, None))
-                action = others.get(one.arm, before or one.accepted or one.action)
+                action = instead.get(one.arm, before or one.accepted or one.action)
                 if action != before:  # a known reward stays if only the action is another
                     text = "" if reward is None else repr(reward)
                     new.append({"arm": one.arm, "step": str(row.step), "action": action, "reward": text})
             if not new:
                 raise ConflictError(f"all of step {row.step} is recorded already, and nothing else was said now")
-            return self._record(tx, roster.read_rows(new, "records", ["arm", "action"]), said, who)
+            return self._record(tx, roster.read_rows(new, "records", ["arm", "action"]), said, who, True)
 
         return self._library.change(Recorded, "record", [plan, sorted(others.items()), said], key, do)
 
@@ -482,7 +494,7 @@ class Cycle:
     def _read_records(self, tx: Connection, table: Table) -> list[Record]:
         return reports.read_records(table, roster.arms_as_of(tx), self._library.model(tx)[1], roster.present_step(tx))
 
-    def _record(self, tx: Connection, table: Table, source: str, who: str) -> Recorded:
+    def _record(self, tx: Connection, table: Table, source: str, who: str, confirmed: bool) -> Recorded:
         present, found = roster.present_step(tx), self._read_records(tx, table)
         steps = [one.step for one in found]
         before = reports.known_records(tx, steps)
@@ -490,20 +502,24 @@ class Cycle:
         corrected = differing = 0
         for one in found:
             place = one.arm.id, one.step
-            corrected += place in before and before[place] != (one.action, one.reward)
-            differing += place in accepted and accepted[place][1] != one.action
+            if one.action is not None:
+                corrected += place in before and before[place] != (one.action, one.reward)
+                differing += place in accepted and accepted[place][1] != one.action
+        if not confirmed:
+            reports.question_records(tx, found, differing)
         content = [[one.arm.name, one.step, one.action, one.reward, one.next_state] for one in found]
         event = append(tx, "recorded", who, {"source": source, "done": content})
         done, seen = [], []
         for one in found:
             arm, step = one.arm.id, one.step
-            done.append({"arm": arm, "step": step, "action": one.action, "reward": one.reward})
+            if one.action is not None:
+                done.append({"arm": arm, "step": step, "action": one.action, "reward": one.reward})
             if one.next_state is not None:
                 seen.append({"arm": arm, "step": step + 1, "state": one.next_state})
         reports.store_reports(tx, schema.records, done, source, event)
         reports.store_reports(tx, schema.observations, seen, source, event)
         late = sum(step < present - 1 for step in steps)
-        return Recorded(event, len(found), late, corrected, differing, len(seen))
+        return Recorded(event, len(done), late, corrected, differing, len(seen), len(table.rows) - len(done))
 
 
 def store_policy(tx: Connection, model: str, body: bytes, facts: Mapping[str, Any], who: str) -> int:

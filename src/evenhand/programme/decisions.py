@@ -28,7 +28,7 @@ from evenhand.programme import ledger, schema
 from evenhand.programme.belief import BELIEVED, SEEN, Known
 from evenhand.programme.certificates import Certificate
 from evenhand.programme.named_model import Words
-from evenhand.programme.roster import raise_faults, unknown_arm
+from evenhand.programme.roster import match_names, raise_faults, transferred, unknown_arm
 
 
 @dataclass(frozen=True)
@@ -320,7 +320,10 @@ def rows_of(tx: Connection, plan: int) -> tuple[PlanRow, ...]:
     same = (arms.c.type, *(table.c[one.name] for one in fields(PlanRow) if one.name in table.c and one.name != "arm"))
     query = select(arms.c.name.label("arm"), *renamed, *same).join(arms, arms.c.id == table.c.arm)
     rows = tx.execute(query.where(table.c.plan == plan).order_by(table.c.place)).mappings()
-    return tuple(PlanRow(**{**row, "served": bool(row["served"])}) for row in rows)  # stored as a number
+    made = plan_row(tx, plan)
+    kinds = {arm: {"type": kind, "group": group} for arm, (kind, group) in transferred(tx, made.step, made.event).items()}
+    # `served` is stored as a number
+    return tuple(PlanRow(**{**row, "served": bool(row["served"]), **kinds.get(row["arm_id"], {})}) for row in rows)
 
 
 def stored_plan(
@@ -403,8 +406,9 @@ def read_overrides(table: Table, cells: PlanCells, budget: Sequence[float]) -> d
     faults: list[Fault] = []
     met: dict[str, str] = {}
     found: dict[str, tuple[str, str]] = {}
-    for row, name, text, why in zip(table.rows, *(table.columns[c] for c in ("arm", "action", "why")), strict=True):
-        hint, wrong = len(faults) < SHOWN_FAULTS, []
+    match = match_names(cells.rows)
+    for row, typed, text, why in zip(table.rows, *(table.columns[c] for c in ("arm", "action", "why")), strict=True):
+        name, hint, wrong = match(typed), len(faults) < SHOWN_FAULTS, list[str]()
         if name not in cells.rows:
             wrong.append(unknown_arm(name, cells.rows, hint))
         elif name in met:
@@ -449,6 +453,8 @@ def changes(rows: Sequence[PlanRow], known: Sequence[Known], words: Words, belie
     for row in known:
         old = then.get(row.arm.id) if beliefs or row.known == SEEN else None
         now = words.states[row.block][row.state], row.known, row.seen_step, row.chance
+        if row.arm.id in then and (row.arm.type, row.arm.group) != (then[row.arm.id].type, then[row.arm.id].group):
+            content.append(Fault(row.arm.name, f"is in {row.arm.group} now"))
         if old is not None and (old.state, old.known, old.seen_step, old.chance) != now:
             said = f"is {row.known} in {quoted(now[0])}{_chance(row.chance)}"
             before = f"{quoted(old.state)}, {old.known}{_chance(old.chance)}"

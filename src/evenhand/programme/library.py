@@ -9,10 +9,14 @@ from sqlalchemy import Connection, select
 from evenhand.errors import InvalidInputError
 from evenhand.model import CoupledMDP
 from evenhand.planning import Plan, load_plan
-from evenhand.programme import roster, schema
-from evenhand.programme.ledger import Result, answered, once
-from evenhand.programme.named_model import Words, from_bytes, of_roster
+from evenhand.programme import certificates, roster, schema
+from evenhand.programme.ledger import Result, answered, as_text, once
+from evenhand.programme.named_model import Words, from_bytes, of_roster, with_kinds
+from evenhand.programme.settings import setting
 from evenhand.programme.store import Store
+
+TERMS = ("budget", "welfare")
+"""Settings that policies are solved for."""
 
 T = TypeVar("T")
 R = TypeVar("R", bound=Result)
@@ -47,15 +51,49 @@ class Library:
         self._models: Cache[tuple[CoupledMDP, Words]] = Cache()
         self._policies: Cache[Plan] = Cache()
 
-    def model(self, tx: Connection, digest: str | None = None) -> tuple[CoupledMDP, Words]:
-        """Return a model with its names; by default the one in use."""
+    def model(self, tx: Connection, digest: str | None = None, step: int | None = None) -> tuple[CoupledMDP, Words]:
+        """Return a model with its names, and with the budget and the groups that were settled since.
+
+        Args:
+            tx: a transaction.
+            digest: of the model; by default the one in use.
+            step: at which the budget holds; by default the present one.
+        """
         wanted = digest or str(tx.execute(select(schema.programme.c.model)).scalar_one())
-        known = self._models.get(wanted)
+        budget, kinds = self.terms(tx, step).get("budget"), setting(tx, "kinds", 0) or []
+        key = wanted, as_text([budget, kinds])
+        known = self._models.get(key)
         if known is not None:
             return known
         body = tx.execute(select(schema.models.c.body).where(schema.models.c.digest == wanted)).scalar_one()
-        model = from_bytes(body)
-        return self._models.add(wanted, (model, Words(model)))
+        model = with_kinds(from_bytes(body), kinds)
+        model = model if budget is None else model.with_budget(budget)
+        return self._models.add(key, (model, Words(model)))
+
+    def terms(self, tx: Connection, step: int | None = None, event: int | None = None) -> dict[str, Any]:
+        """Return the lasting changes in force at a step: budget and welfare, if they were changed.
+
+        Args:
+            tx: a transaction.
+            step: by default the present one.
+            event: as of this event; by default now.
+        """
+        table = schema.settings
+        known = select(table.c.id).where(table.c.name.in_(TERMS)).limit(1)
+        if tx.execute(known).first() is None:
+            return {}
+        at = roster.present_step(tx, event) if step is None else step
+        found = {name: setting(tx, name, at, event) for name in TERMS}
+        return {name: value for name, value in found.items() if value is not None}
+
+    def welfare(self, tx: Connection, step: int | None = None) -> str | None:
+        """Return the welfare in force at a step, by default the present one."""
+        own: str | None = tx.execute(select(schema.programme.c.welfare)).scalar()
+        return self.terms(tx, step).get("welfare", own)
+
+    def terms_digest(self, tx: Connection) -> str:
+        """Digest of budget and welfare in force; policies of others do not serve."""
+        return certificates.terms_of(self.model(tx)[0], self.welfare(tx))
 
     def policy(self, tx: Connection, digest: str) -> Plan:
         """Return a policy with the problem it was solved for."""
@@ -82,8 +120,7 @@ class Library:
     def problem(self, tx: Connection, arms: Sequence[roster.RosterArm], model: str | None = None) -> CoupledMDP:
         """Return the problem of some arms."""
         settled, words = self.model(tx, model)
-        welfare = tx.execute(select(schema.programme.c.welfare)).scalar()
-        return of_roster(settled, words.blocks_of(arms), welfare)
+        return of_roster(settled, words.blocks_of(arms), self.welfare(tx))
 
     def change(
         self,

@@ -74,6 +74,31 @@ def from_bytes(body: bytes) -> CoupledMDP:
     return load(io.BytesIO(body), "npz")
 
 
+def with_kinds(model: CoupledMDP, kinds: Iterable[Sequence[str]]) -> CoupledMDP:
+    """Return the model with blocks of more groups, each with the tables of the same type in another group.
+
+    Args:
+        model: a settled one.
+        kinds: (type, new group, group whose tables it takes); those that the model has are left out.
+    """
+    blocks = {name: block for block, name in reversed(list(enumerate(names_of(model))))}
+    taken, groups = list(range(len(model.tables))), list(model.groups)
+    for kind, group, other in kinds:
+        if (kind, group) not in blocks:
+            blocks[kind, group] = len(taken)
+            taken.append(taken[blocks[kind, other]])
+            groups.append(group)
+    if len(taken) == len(model.tables):
+        return model
+    return replace(
+        model,
+        arms=model.tables.select(np.array(taken)),
+        counts=model.counts[taken],
+        groups=groups,
+        floors=model.floors[taken],
+    )
+
+
 def of_roster(model: CoupledMDP, blocks: Sequence[int] | Ints, welfare: str | None = None) -> CoupledMDP:
     """The model with as many arms of each block as there are; blocks without any are left out.
 

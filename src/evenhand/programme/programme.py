@@ -31,7 +31,7 @@ from evenhand.programme.refit import Refits
 from evenhand.programme.roster import Newcomer, RosterArm, present_step, read_newcomers
 from evenhand.programme.settings import add_setting, setting
 from evenhand.programme.store import Store
-from evenhand.programme.vocabulary import Vocabulary
+from evenhand.programme.vocabulary import Vocabulary, vocabulary_of
 
 MOST_SEED = 2**63 - 1
 """Largest seed."""
@@ -117,7 +117,7 @@ class Programme:
         >>> roster = [{"arm": "north", "state": 0}, {"arm": "south", "state": 2}]
         >>> programme = Programme.create("depot.db", model, roster)
         >>> programme.observe([{"arm": "north", "state": 1}], source="inspection")
-        Observed(event=2, observations=1, late=0, corrected=1)
+        Observed(event=2, observations=1, late=0, corrected=1, blank=0)
     """
 
     def __init__(self, store: Store) -> None:
@@ -233,7 +233,7 @@ class Programme:
                 groups=dict(sorted(Counter(arm.group for arm in arms).items())),
                 observed=sum(arm in present for (arm,) in tx.execute(seen)),
                 budget=model.named_budget,
-                welfare=row.welfare or DEFAULT,
+                welfare=self.library.welfare(tx) or DEFAULT,
                 criterion=model.criterion.name,
                 over=model.over,
                 model=row.model,
@@ -260,8 +260,8 @@ class Programme:
         """
         with self.store.reading() as tx:
             arms, words = roster.arms_as_of(tx), self.library.model(tx)[1]
-            roster.find_names(arms, [arm])
-            return reports.history_of(tx, words, [one for one in arms if one.name == arm], present_step(tx))
+            name = roster.find_names(arms, [arm])[0].name
+            return reports.history_of(tx, words, [one for one in arms if one.name == name], present_step(tx))
 
     def model(self) -> CoupledMDP:
         """The present model, with a name for every block; how many arms it has means nothing."""
@@ -301,7 +301,7 @@ class Programme:
     def vocabulary(self) -> Vocabulary:
         """Return the words and the calendar of the programme."""
         with self.store.reading() as tx:
-            return Vocabulary.read(setting(tx, "words", 0))
+            return vocabulary_of(tx)
 
     # Changing
 
@@ -371,37 +371,51 @@ class Programme:
 
         def do(tx: Connection) -> Changed:
             leaving, step = find(tx), present_step(tx)
-            event = append(tx, "left", who, {"step": step, "arms": list(names), "why": reason})
+            event = append(tx, "left", who, {"step": step, "arms": [arm.name for arm in leaving], "why": reason})
             same = {"left_event": event, "left_why": reason}
             rows = [{"id": arm.id, "left_step": max(step, arm.joined_step)} | same for arm in leaving]
             change_rows(tx, schema.arms, rows)
-            return Changed(event, tuple(names), step)
+            return Changed(event, tuple(arm.name for arm in leaving), step)
 
         return self.library.change(Changed, "leave", request, key, do, find)
 
     def observe(
-        self, rows: Any, source: str, *, step: int | None = None, who: str = "", key: str | None = None
+        self,
+        rows: Any,
+        source: str,
+        *,
+        step: int | None = None,
+        confirmed: bool = False,
+        who: str = "",
+        key: str | None = None,
     ) -> reports.Observed:
         """Say in which states arms were seen; late and corrected reports are stored beside the old ones.
 
         Args:
-            rows: a table with the columns arm and state, and perhaps step.
+            rows: a table with the columns arm and state, and perhaps step. A blank state means not seen.
             source: source of the report.
             step: of rows that name none; by default the present one.
+            confirmed: also store a table that looks like that of an earlier step.
             who: author, written into the event.
             key: idempotency key.
 
         Raises:
             TableError: with every fault and its row; nothing is stored then.
+            ConflictError: with the code `same-as-earlier`, if it looks like the table of an earlier step.
         """
         table = roster.read_rows(rows, "observations", ["arm", "state"], ragged=True)
         said = check_text(source, "source")
-        request = [table.columns, said, step]
+        columns = table.columns
+        request = [columns, said, step]
 
         def read(tx: Connection) -> list[tuple[reports.ReportRow, str]]:
             present = present_step(tx)
             usual = present if step is None else roster.check_step(step)
-            return reports.read_observations(table, roster.arms_as_of(tx), self.library.model(tx)[1], usual, present)
+            words = self.library.model(tx)[1]
+            found = reports.read_observations(table, roster.arms_as_of(tx), words, usual, present)
+            if not confirmed:
+                reports.question_observations(tx, words, found)
+            return found
 
         def do(tx: Connection) -> reports.Observed:
             found, present = read(tx), present_step(tx)
@@ -414,7 +428,7 @@ class Programme:
             content = [[row.arm.name, row.step, state] for row, state in found]
             event = append(tx, "observed", who, {"source": said, "seen": content})
             reports.store_reports(tx, schema.observations, seen, said, event)
-            return reports.Observed(event, len(seen), late, corrected)
+            return reports.Observed(event, len(seen), late, corrected, len(columns["arm"]) - len(seen))
 
         return self.library.change(reports.Observed, "observe", request, key, do, read)
 

@@ -9,8 +9,11 @@ from dataclasses import dataclass, field, fields, replace
 from datetime import date, timedelta
 from typing import Any, Self
 
+from sqlalchemy import Connection
+
 from evenhand.errors import Fault, InvalidInputError
 from evenhand.programme.ledger import Result
+from evenhand.programme.settings import setting
 
 PERIODS = {"day": (0, 1), "week": (0, 7), "month": (1, 0), "quarter": (3, 0), "year": (12, 0)}
 """Lengths of a step in the calendar: months and days."""
@@ -115,12 +118,13 @@ class Vocabulary(Result):
         return self.resources.get(name) or Noun(name, name)
 
     def day(self, step: int) -> date | None:
-        """Return the first day of a step; None without a calendar, or beyond its end."""
+        """Return the first day of a step, before 0 of the history; None without a calendar, or beyond its ends."""
         if self.start is None or self.period is None:
             return None
         months, days = (step * size for size in PERIODS[self.period])
         year, month = divmod(self.start.month - 1 + months, 12)
-        if self.start.year + year > date.max.year or days > (date.max - self.start).days:
+        first, last = (date.min - self.start).days, (date.max - self.start).days
+        if not date.min.year <= self.start.year + year <= date.max.year or not first <= days <= last:
             return None
         last = monthrange(self.start.year + year, month + 1)[1]
         moved = self.start.replace(year=self.start.year + year, month=month + 1, day=min(self.start.day, last))
@@ -138,9 +142,9 @@ class Vocabulary(Result):
         written = f"{day.day} {day:%B %Y}"
         return written if self.period == "day" else f"{self.step.one} of {written}"
 
-    def step_on(self, day: date) -> int | None:
-        """Return the step that contains a day; None without a calendar, or before its start."""
-        if self.start is None or self.period is None or day < self.start:
+    def step_on(self, day: date, past: bool = False) -> int | None:
+        """Return the step that contains a day; None without a calendar, or before its start unless `past`."""
+        if self.start is None or self.period is None or (day < self.start and not past):
             return None
         months, days = PERIODS[self.period]
         if days:
@@ -148,3 +152,8 @@ class Vocabulary(Result):
         step = ((day.year - self.start.year) * 12 + day.month - self.start.month) // months
         begin = self.day(step)
         return step if begin is not None and begin <= day else step - 1
+
+
+def vocabulary_of(tx: Connection) -> Vocabulary:
+    """Return the words and the calendar of a programme."""
+    return Vocabulary.read(setting(tx, "words", 0) or {})

@@ -145,7 +145,9 @@ class Service:
 
     def _present(self) -> list[Any]:
         """Return what identifies the present model and roster."""
-        return [self.programme.status().model, [list(row) for row in numbers_of(self.programme.arms())]]
+        status = self.programme.status()
+        terms = [status.model, status.budget, status.welfare]
+        return [*terms, [list(row) for row in numbers_of(self.programme.arms())]]
 
     def _solve_job(self, arguments: dict[str, Any], owner: str = "") -> Job:
         # With the policy in use: an earlier policy is solved again if another one has replaced it.
