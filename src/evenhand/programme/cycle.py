@@ -14,7 +14,7 @@ from sqlalchemy import Connection, exists, func, select
 from evenhand.errors import ConflictError, Fault, InvalidInputError
 from evenhand.model import CoupledMDP
 from evenhand.model.io.text_table import Table
-from evenhand.planning import SolveMethod
+from evenhand.planning import Plan, SolveMethod
 from evenhand.planning.plan import Decisions
 from evenhand.planning.solve import solve
 from evenhand.programme import certificates, decisions, ledger, reports, roster, schema
@@ -145,6 +145,11 @@ class Cycle:
         numbers = certificates.numbers_of(roster.taking_part(tx, roster.present_step(tx)))
         digest = self._serving(tx, numbers)
         return digest, numbers, None if digest is None else self._certified(tx, digest, numbers)
+
+    def policy_in_use(self, tx: Connection) -> tuple[Plan | None, str]:
+        """Return the policy that serves the present roster, and its digest; None and empty without one."""
+        digest = self._in_use(tx)[0]
+        return (None, "") if digest is None else (self._library.policy(tx, digest), digest)
 
     def _certified(self, tx: Connection, digest: str, numbers: certificates.Numbers) -> certificates.Certificate | None:
         """The certificate of a policy for a roster, where it is known."""
@@ -437,7 +442,9 @@ class Cycle:
             known, rows = reports.known_records(tx, [row.step]), decisions.rows_of(tx, plan)
             match = roster.match_names({one.arm for one in rows})
             instead = {match(name): action for name, action in others.items()}
-            if unknown := [Fault(name, f"is not in plan {plan}") for name in instead.keys() - {one.arm for one in rows}]:
+            if unknown := [
+                Fault(name, f"is not in plan {plan}") for name in instead.keys() - {one.arm for one in rows}
+            ]:
                 raise InvalidInputError("of these nothing can be recorded:", unknown)
             new = []
             for one in rows:

@@ -321,7 +321,9 @@ def rows_of(tx: Connection, plan: int) -> tuple[PlanRow, ...]:
     query = select(arms.c.name.label("arm"), *renamed, *same).join(arms, arms.c.id == table.c.arm)
     rows = tx.execute(query.where(table.c.plan == plan).order_by(table.c.place)).mappings()
     made = plan_row(tx, plan)
-    kinds = {arm: {"type": kind, "group": group} for arm, (kind, group) in transferred(tx, made.step, made.event).items()}
+    kinds = {
+        arm: {"type": kind, "group": group} for arm, (kind, group) in transferred(tx, made.step, made.event).items()
+    }
     # `served` is stored as a number
     return tuple(PlanRow(**{**row, "served": bool(row["served"]), **kinds.get(row["arm_id"], {})}) for row in rows)
 

@@ -15,12 +15,13 @@ from typing import Any
 
 from sqlalchemy import Connection, select
 
-from evenhand.errors import InvalidInputError
+from evenhand.errors import Fault, InvalidInputError
 from evenhand.model import CoupledMDP, read_welfare
 from evenhand.model.io import load
 from evenhand.model.welfare import DEFAULT
 from evenhand.programme import ledger, reports, roster, schema
 from evenhand.programme.audit import Audits
+from evenhand.programme.changes import Changes
 from evenhand.programme.counterfactuals import Counterfactuals
 from evenhand.programme.cycle import Cycle
 from evenhand.programme.integrity import Head, differences, head_of, raise_differences
@@ -103,12 +104,13 @@ class Status(Result):
 class Programme:
     """A running programme in its store.
 
-    Its own methods are about the roster and observations; the others belong to four parts, under the same names:
+    Its own methods are about the roster and observations; the others belong to five parts, under the same names:
 
     `cycle`            solve, plan, accept, record (`Cycle`)
     `audits`           audits and waiting times (`Audits`)
     `refitting`        refits of the model, drift, proposals (`Refits`)
     `counterfactuals`  the price of fairness and what-if plans (`Counterfactuals`)
+    `changes`          lasting changes and undo (`Changes`)
 
     Example:
         >>> import evenhand as eh
@@ -134,6 +136,8 @@ class Programme:
         self.last_served, self.unrecorded = cycle.last_served, cycle.unrecorded
         self.counterfactuals = supposing = Counterfactuals(self.library, cycle)
         self.price_of_fairness, self.suppose = supposing.price_of_fairness, supposing.suppose
+        self.changes = changes = Changes(self.library, cycle)
+        self.preview_change, self.change, self.undo = changes.preview_change, changes.change, changes.undo
         self.audits = audits = Audits(self.library)
         self.audit, self.books, self.in_need = audits.audit, audits.books, audits.in_need
         self.refitting = refits = Refits(self.library, cycle)
@@ -345,6 +349,10 @@ class Programme:
 
         def do(tx: Connection) -> Changed:
             newcomers, first = read(tx), present_step(tx) if step is None else roster.check_step(step)
+            closed = setting(tx, "closed", roster.MOST_STEP) or {}
+            late = [new for new in newcomers if new.group in closed]
+            faults = [Fault(new.name, f"{new.group} closes; let it join {closed[new.group]}") for new in late]
+            roster.raise_faults(faults, table.source)
             event = append(tx, "joined", who, {"step": first, "arms": [asdict(new) for new in newcomers]})
             _join(tx, newcomers, first, event)
             return Changed(event, tuple(new.name for new in newcomers), first)

@@ -65,8 +65,8 @@ def arms_as_of(tx: Connection, event: int | None = None, step: int | None = None
         if event is None or row.joined_event <= event:
             gone = row.left_event is not None and (event is None or row.left_event <= event)
             left = (row.left_step, row.left_why) if gone else (None, None)
-            kind = kinds.get(row.id, (row.type, row.group_name))
-            found.append(RosterArm(row.id, row.name, *kind, row.joined_step, *left))
+            kind, group = kinds.get(row.id, (row.type, row.group_name))
+            found.append(RosterArm(row.id, row.name, kind, group, row.joined_step, *left))
     return found
 
 
