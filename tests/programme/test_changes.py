@@ -1,4 +1,4 @@
-"""Lasting changes and their effects; undo of uploads, records, acceptances and changes; names, blanks, repeated files."""
+"""Lasting changes and their effects; undo; names that differ in case, blanks, and repeated files."""
 
 import pytest
 

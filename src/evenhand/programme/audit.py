@@ -525,7 +525,7 @@ class Audits:
             step: of the plan.
             most: maximum number of steps.
         """
-        first = max(step - most, 0)
+        first = step - most
         with self._library.store.reading() as tx:
             words = self._library.model(tx)[1]
             blocks = {row.arm_id: words.blocks[row.type, row.group] for row in rows}

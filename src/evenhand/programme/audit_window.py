@@ -125,7 +125,8 @@ class Span:
         tables = model.tables
         now, seen = tables.initial[block].copy(), np.zeros(len(block), dtype=np.bool_)
         for column in range(first - self.since):
-            there = np.flatnonzero(joined <= self.since + column)
+            # Arms count from where they were first seen, which may be before they joined: in the history.
+            there = np.flatnonzero((joined <= self.since + column) | seen | (numbers["state"][:, column] != UNKNOWN))
             state = numbers["state"][there, column]
             known = state != UNKNOWN
             now[there[known]] = np.arange(now.shape[1]) == state[known, None]

@@ -192,6 +192,8 @@ def decided_between(
 ) -> dict[tuple[int, int], tuple[int, bool]]:
     """Return the state that an accepted plan assumed, and whether the arm was served, by (arm, step).
 
+    Before step 0, in the history, the state is the last one seen by then.
+
     Args:
         tx: a transaction.
         words: of the model; decisions in states or with actions that it does not have are left out.
@@ -201,8 +203,28 @@ def decided_between(
     """
     done, served = done_between(tx, list(blocks), first, step), words.model.tables.served
     found: dict[tuple[int, int], tuple[int, bool]] = {}
-    for (arm, at), (name, _) in accepted_between(tx, list(blocks), first, step).items():
+    assumed = {cell: name for cell, (name, _) in accepted_between(tx, list(blocks), first, step).items()}
+    if first < 0:
+        assumed |= _past_states(tx, words, blocks, first, done)
+    for (arm, at), name in assumed.items():
         state, action = words.state(blocks[arm], name), words.action(blocks[arm], done[arm, at])
         if isinstance(state, int) and isinstance(action, int):
             found[arm, at] = state, bool(served[blocks[arm], state, action])
+    return found
+
+
+def _past_states(
+    tx: Connection, words: Words, blocks: Mapping[int, int], first: int, done: Mapping[tuple[int, int], str]
+) -> dict[tuple[int, int], str]:
+    """Return the last state seen by each step of the history at which something was done, by (arm, step)."""
+    table = schema.observations
+    query = select(table.c.arm, table.c.step, table.c.state).order_by(table.c.step, table.c.event, table.c.id)
+    query = query.where(table.c.step < 0, *schema.valid(table))
+    seen: dict[int, dict[int, str]] = {arm: {} for arm in blocks}
+    for arm, at, state in _of_arms(tx, lambda part: query.where(table.c.arm.in_(part)), list(blocks)):
+        seen[arm][at] = state
+    found: dict[tuple[int, int], str] = {}
+    for arm, at in sorted(cell for cell in done if cell[1] < 0):
+        before = [state for step, state in seen[arm].items() if step <= at]
+        found[arm, at] = before[-1] if before else words.states[blocks[arm]][0]
     return found

@@ -479,7 +479,7 @@ class Cycle:
         with self._store.reading() as tx:
             words = self._library.model(tx)[1]
             blocks = {row.arm_id: words.blocks[row.type, row.group] for row in rows}
-            found = decided_between(tx, words, blocks, max(step - most, 0), step)
+            found = decided_between(tx, words, blocks, step - most, step)
         served = sorted((at, arm) for (arm, at), (_, is_served) in found.items() if is_served)
         return {arm: at for at, arm in served}
 

@@ -15,9 +15,10 @@ from typing import Any
 
 from sqlalchemy import Connection, select
 
-from evenhand.errors import Fault, InvalidInputError
+from evenhand.errors import Fault, InvalidInputError, TableError
 from evenhand.model import CoupledMDP, read_welfare
 from evenhand.model.io import load
+from evenhand.model.io.text_table import Table
 from evenhand.model.welfare import DEFAULT
 from evenhand.programme import ledger, reports, roster, schema
 from evenhand.programme.audit import Audits
@@ -157,6 +158,7 @@ class Programme:
         name: str = "",
         seed: int = 0,
         words: Mapping[str, Any] | None = None,
+        history: Any = None,
         who: str = "",
     ) -> "Programme":
         """Begin a programme; nothing is left behind where something is wrong.
@@ -169,6 +171,7 @@ class Programme:
             name: of the programme; by default that of its address.
             seed: of all draws.
             words: fields of `Vocabulary`: the programme's own words and its calendar.
+            history: past records, as of `import_history`.
             who: author, written into the event.
 
         Raises:
@@ -180,7 +183,11 @@ class Programme:
         settled, chosen = settle(problem), welfare or problem.welfare
         newcomers, blocks = read_newcomers(settled, roster), Words(settled).blocks
         read_welfare(of_roster(settled, [blocks[new.type, new.group] for new in newcomers]), chosen)
-        vocabulary = Vocabulary.read(words or {}).to_dict()
+        vocabulary = Vocabulary.read(words or {})
+        past = None
+        if history is not None:
+            arms = [RosterArm(id, new.name, new.type, new.group, 0, None, None) for id, new in enumerate(newcomers, 1)]
+            past = reports.read_past(_past_table(history), arms, Words(settled), vocabulary)
         called = check_text(name or _called(address), "name")
         programme = cls(Store.create(address))
         digest, body = to_bytes(settled)
@@ -192,7 +199,9 @@ class Programme:
             content = {"name": called, "welfare": chosen, "seed": seed, "arms": [asdict(new) for new in newcomers]}
             event = append(tx, "created", who, content)  # after the row that counts events; its rows belong to it, too
             _join(tx, newcomers, 0, event)
-            add_setting(tx, "words", vocabulary, 0, event)
+            add_setting(tx, "words", vocabulary.to_dict(), 0, event)
+            if past is not None:
+                past.store(tx, "history", who)
         return programme
 
     @classmethod
@@ -439,6 +448,44 @@ class Programme:
             return reports.Observed(event, len(seen), late, corrected, len(columns["arm"]) - len(seen))
 
         return self.library.change(reports.Observed, "observe", request, key, do, read)
+
+    def import_history(self, rows: Any, source: str, *, who: str = "", key: str | None = None) -> reports.Imported:
+        """Store records from before the programme, at steps before 0: what was seen, and what was done.
+
+        Plans then know where each arm was last seen, when it was last served, and for how long it has waited. Refits
+        and tests of the model leave the history out, since the model may have been fitted to it.
+
+        Args:
+            rows: a table with the columns arm, time or step, and state or action, and perhaps reward, such as a clean
+                log of `clean_records`. Times are whole numbers or, with a calendar, dates.
+            source: source of the records.
+            who: author, written into the event.
+            key: idempotency key.
+
+        Raises:
+            TableError: with every fault and its row; nothing is stored then.
+        """
+        table, said = _past_table(rows), check_text(source, "source")
+
+        def read(tx: Connection) -> reports.PastRecords:
+            return reports.read_past(
+                table, roster.taking_part(tx, present_step(tx)), self.library.model(tx)[1], vocabulary_of(tx)
+            )
+
+        request = [table.columns, said]
+        return self.library.change(
+            reports.Imported, "import", request, key, lambda tx: read(tx).store(tx, said, who), read
+        )
+
+
+def _past_table(rows: Any) -> Table:
+    table = roster.read_rows(rows, "history", ["arm"], ragged=True)
+    if not {"time", "step"} & table.columns.keys() or not {"state", "action"} & table.columns.keys():
+        listed = ", ".join(table.columns)
+        raise TableError(
+            [Fault("", f"expected the columns time or step, and state or action; got {listed}")], "history"
+        )
+    return table
 
 
 def _called(address: str | Path) -> str:

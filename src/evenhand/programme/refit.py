@@ -558,7 +558,8 @@ def _since(tx: Connection) -> tuple[str, int, int]:
     """The model, the event since which it is held against what is seen, and how many reports came since."""
     table = schema.observations
     row = tx.execute(select(schema.programme.c.model, schema.programme.c.model_event)).one()
-    late = select(func.count()).select_from(table).where(table.c.event > row.model_event, *schema.valid(table))
+    counted = [table.c.event > row.model_event, table.c.step >= 0, *schema.valid(table)]
+    late = select(func.count()).select_from(table).where(*counted)
     return str(row.model), int(row.model_event), int(tx.execute(late).scalar_one())
 
 

@@ -6,7 +6,7 @@
     policies       every policy it was ever planned by, as the bytes of its file
     arms           who takes part: from which step, until which
     transfers      another type or group of an arm, from a step on; later ones count
-    observations   what an arm was seen in, at which step; never changed, later ones count. Steps before 0 are history
+    observations   what an arm was seen in, at which step; never changed, later ones count. Before step 0: history
     plans          what was to be done at a step, and from what that follows
     decisions      arm by arm: what the plan knew, what it gives, what was accepted and why
     records        actions done and their rewards; never changed, later ones count

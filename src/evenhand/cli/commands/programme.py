@@ -20,6 +20,7 @@ from evenhand.report.format import printable
 from evenhand.report.summary import Summary, table
 
 if TYPE_CHECKING:
+    from evenhand.programme.changes import ChangePreview
     from evenhand.programme.decisions import StoredPlan
     from evenhand.programme.programme import Programme
     from evenhand.programme.refit import Refitted
@@ -54,6 +55,7 @@ format_option = option("--format", None, "What TABLE is; needed for -.", type=cl
 seconds_option = option("--seconds", "S", "Approximate time limit of solving, in seconds; none by default.", type=float)
 step_options = option("--step", None, "The step; by default the present one.", type=click.IntRange(min=0))
 reason = option("--why", "TEXT", "A reason.", required=True)
+confirm_option = option("--confirm confirmed", None, "Also if TABLE looks like that of the step before.", is_flag=True)
 source_option = option("--source", "TEXT", "Source of the reports; by default the name of the table.")
 
 
@@ -84,11 +86,14 @@ def command(*options: Decorator, writes: bool = False) -> Decorator:
 @place
 @model_options("budgets", "initial")
 @option("--roster", "TABLE", "Who takes part: arm, type, and perhaps group, state.", required=True)
+@option("--history", "TABLE", "Records from before: arm, time or step, state, action.")
 @welfare_option
 @option("--name", None, "Name of the programme; by default that of its file.", default="")
 @author
 @run_options()
-def create(programme: str, source: ModelSource, roster: str, run: RunOptions, **settings: Any) -> None:
+def create(
+    programme: str, source: ModelSource, roster: str, history: str | None, run: RunOptions, **settings: Any
+) -> None:
     """Begin a programme at PROGRAMME, run by MODEL.
 
     The number of arms of MODEL does not matter: the roster says who takes part. If something is wrong, nothing is
@@ -98,6 +103,7 @@ def create(programme: str, source: ModelSource, roster: str, run: RunOptions, **
 
     problem = source.load().problem.with_criterion(source.criterion, source.over)
     rows = read_states(roster, "csv" if roster == DASH else None, "--roster")
+    settings["history"] = None if history is None else read_states(history, None, "--history")
     with Programme.create(programme, problem, rows, seed=run.seed, welfare=run.welfare, **settings) as made:
         _show_status(made, run)
 
@@ -122,16 +128,16 @@ def leave(one: "Programme", arms: Sequence[str], run: RunOptions, **options: Any
     run.say(found.to_dict(), f"{counted(len(found.arms), 'arm')} left, from step {found.step} on")
 
 
-@command(rows_argument, format_option, source_option, step_options, writes=True)
+@command(rows_argument, format_option, source_option, step_options, confirm_option, writes=True)
 def observe(one: "Programme", rows: str, format: Any, source: str | None, run: RunOptions, **options: Any) -> None:
-    """Report observed states: TABLE has the columns arm and state, and perhaps step.
+    """Report observed states: TABLE has the columns arm and state, and perhaps step. A blank state means not seen.
 
     Late and corrected reports are stored beside the old ones. All faults are reported with their rows and exit code 2,
     and nothing is stored.
     """
     found = one.observe(read_states(rows, format), source or called(Path(rows).name), **options)
     text = f"{counted(found.observations, 'observation')}, {found.late} late, {found.corrected} corrected"
-    run.say(found.to_dict(), text)
+    run.say(found.to_dict(), text + (f", {found.blank} blank: not seen" if found.blank else ""))
 
 
 @command(
@@ -209,7 +215,7 @@ def accept(
     run.say(found.to_dict(), f"plan {found.plan} is accepted{changed}; step {found.step} is closed")
 
 
-@command(rows_argument, format_option, source_option, writes=True)
+@command(rows_argument, format_option, source_option, confirm_option, writes=True)
 def record(one: "Programme", rows: str, format: Any, source: str | None, run: RunOptions, **options: Any) -> None:
     """Report what was done: TABLE has the columns arm and action, and perhaps step, reward, next_state.
 
@@ -218,6 +224,76 @@ def record(one: "Programme", rows: str, format: Any, source: str | None, run: Ru
     found = one.record(read_states(rows, format), source or called(Path(rows).name), **options)
     text = f"{counted(found.records, 'record')}, {found.late} late, {found.corrected} corrected"
     run.say(found.to_dict(), f"{text}, {found.differing} not as accepted")
+
+
+@command(rows_argument, format_option, source_option, writes=True)
+def import_history(
+    one: "Programme", rows: str, format: Any, source: str | None, run: RunOptions, **options: Any
+) -> None:
+    """Store records from before the programme: TABLE has the columns arm, time or step, state and perhaps action.
+
+    They become steps before 0, so that plans know when each arm was last seen and served. `evenhand import` cleans
+    messy records.
+    """
+    found = one.import_history(read_states(rows, format), source or called(Path(rows).name), **options)
+    text = f"{counted(found.observations, 'state')} and {counted(found.records, 'action')} from step {found.first} on"
+    run.say(found.to_dict(), f"{text}; {counted(found.left_out, 'row')} left out")
+
+
+@command(
+    click.argument("event", type=click.IntRange(min=1)), option("--why", "TEXT", "A reason.", default=""), writes=True
+)
+def undo(one: "Programme", event: int, run: RunOptions, **options: Any) -> None:
+    """Undo EVENT: an upload, a record, an acceptance, a join or a change. Nothing is deleted; it counts no longer.
+
+    `evenhand programme events` lists the events.
+    """
+    found = one.undo(event, **options)
+    run.say(found.to_dict(), f"event {found.undone} ({found.kind}) counts no longer; {counted(found.rows, 'row')}")
+
+
+@command(
+    option("--budget", "B,B,...", "Budget per step."),
+    option("--welfare", "W", "Welfare."),
+    option("--close", "GROUP INTO", "A group that closes, and where its arms go.", type=(str, str), multiple=True),
+    option("--move", "ARM GROUP", "An arm that goes to another group.", type=(str, str), multiple=True),
+    option("--transfer", "TABLE", "Arms that change: arm, and group or type."),
+    option("--from start", "STEP|DATE", "From when on; by default the present step."),
+    option("--adopt", None, "Adopt it; by default its effect is shown.", is_flag=True),
+    option("--why", "TEXT", "A reason.", default=""),
+    seconds_option,
+    writes=True,
+)
+def change(
+    one: "Programme",
+    budget: str | None,
+    close: Sequence[tuple[str, str]],
+    move: Sequence[tuple[str, str]],
+    transfer: str | None,
+    adopt: bool,
+    seconds: float | None,
+    run: RunOptions,
+    **options: Any,
+) -> None:
+    """Show the effect of a lasting change, or adopt it: budget, welfare, groups that close, arms that are transferred.
+
+    It holds from a step on; earlier plans stay as they are. The effect is the welfare of the best plan found beside the
+    plan in use, and the mean value of the arms of each group.
+    """
+    if move and transfer is not None:
+        raise OptionError("--move", "goes without --transfer; put all of them into the table")
+    given: dict[str, Any] = {name: options.pop(name) for name in ("welfare", "start")}
+    given |= {"budget": None if budget is None else read_amounts(budget), "close": dict(close)}
+    given["transfer"] = [{"arm": arm, "group": group} for arm, group in move]
+    if transfer is not None:
+        given["transfer"] = read_states(transfer, None, "--transfer")
+    if adopt:
+        adopted = one.change(given, **options)
+        run.say(adopted.to_dict(), "\n".join([*adopted.change.said, "adopted; a plan that is open must be made again"]))
+        return
+    with run.progress() as tell:
+        found = one.preview_change(given, seconds=seconds, progress=tell)
+    run.say(found.to_dict(), _change_summary(found))
 
 
 @command(click.argument("arm"))
@@ -469,6 +545,19 @@ def _plan_summary(found: "StoredPlan") -> Summary:
     notes = [f"used: {used}", *([f"note: {found.note}"] if found.note else [])]
     title = f"plan {found.id} of step {found.step}, {found.status}; {seen}"
     return _rows_summary(title, heads, shown, len(rows) - SHOWN, notes)
+
+
+def _change_summary(found: "ChangePreview") -> Summary:
+    rows = [
+        [row.group, row.arms, "" if row.before is None else f"{row.before:.4g}", f"{row.after:.4g}"]
+        for row in found.groups
+    ]
+    effect = "" if found.difference is None else f"welfare {found.difference:+.4g} beside the plan in use"
+    if effect and not found.measurable:
+        effect = "no measurable difference in welfare"
+    bound = f"welfare {found.after.welfare:.6g}, at most {found.after.upper_bound:.6g}"
+    notes = [*([effect] if effect else []), bound, "nothing is changed yet; --adopt adopts it"]
+    return _rows_summary("; ".join(found.change.said), ("group", "arms", "value before", "after"), rows, notes=notes)
 
 
 def _standing(found: "Refitted", model: str) -> str:

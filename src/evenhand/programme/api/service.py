@@ -171,6 +171,11 @@ class Service:
         events = (await run_in_threadpool(self.programme.status)).events
         return self.jobs.submit(self._job("refit", [events], arguments, owner=owner))
 
+    async def preview_change(self, arguments: dict[str, Any], owner: str) -> Job:
+        """Submit a job that evaluates a lasting change; arguments as of `Programme.preview_change`."""
+        about = await run_in_threadpool(self._present)
+        return self.jobs.submit(self._job("change", about, arguments, owner=owner))
+
     async def price(self, owner: str) -> Job:
         """Return a job that computes the price of fairness; it is submitted by `jobs.submit`."""
         about, status = await run_in_threadpool(self._present), await run_in_threadpool(self.programme.status)
