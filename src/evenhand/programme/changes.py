@@ -12,6 +12,7 @@ Undo is an event of its own. It deletes nothing: rows of the undone event have t
 longer from there on; what was planned before can still be recomputed.
 """
 
+import json
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
@@ -216,6 +217,36 @@ class Changes:
             return ChangeAdopted(event, change)
 
         return self._library.change(ChangeAdopted, "change", request, key, do, lambda tx: self._read(tx, given))
+
+    def check(self, given: Mapping[str, Any]) -> LastingChange:
+        """Return a change as it would be adopted; nothing is computed or stored.
+
+        Args:
+            given: as of `preview_change`.
+
+        Raises:
+            InvalidInputError: with every fault.
+        """
+        with self._library.store.reading() as tx:
+            return self._read(tx, given)[0]
+
+    def recent(self, most: int = 20) -> list[dict[str, Any]]:
+        """Return the last events that can be undone, the newest first, each with the event that undid it.
+
+        Args:
+            most: at most so many.
+        """
+        table = schema.events
+        with self._library.store.reading() as tx:
+            columns = (table.c.id.label("event"), table.c.kind, table.c.who, table.c.at)
+            query = select(*columns).where(table.c.kind.in_(REPORTED)).order_by(table.c.id.desc()).limit(most)
+            rows = [dict(row._mapping) for row in tx.execute(query)]
+            small = select(table).where(table.c.kind.in_(("undone", "changed")))
+            small = small.where(table.c.id >= min((row["event"] for row in rows), default=0))
+            bodies = {row.id: json.loads(row.body_json) for row in tx.execute(small)}
+        undone = {body["undone"]: event for event, body in bodies.items() if "undone" in body}
+        said = {event: ". ".join(body["said"]) for event, body in bodies.items() if "said" in body}
+        return [row | {"undone": undone.get(row["event"]), "said": said.get(row["event"], "")} for row in rows]
 
     def _read(self, tx: Connection, given: Mapping[str, Any]) -> tuple[LastingChange, list[list[str]]]:
         """Check a change as it was given; also the blocks that the model must get (`with_kinds`)."""
@@ -468,7 +499,8 @@ def _kinds(
 
 def _sentences(change: LastingChange, arms: Sequence[roster.RosterArm], words: Vocabulary) -> list[str]:
     """The change in the words of the programme."""
-    since, found = f"From {words.name(change.from_step)} on", []
+    name, found = words.name(change.from_step), []
+    since = f"From {'the ' if ' of ' in name else ''}{name} on"
     if change.budget is not None:
         amounts = [f"{quantity(many)} {_noun(words, name, many)}" for name, many in change.budget.items()]
         found.append(f"{since} there are {' and '.join(amounts)} per {words.step.one}")

@@ -9,7 +9,7 @@ import pytest
 from evenhand.programme import Programme, Tokens, make_token
 
 HTML = {"Accept": "text/html"}
-VIEWS = ("/", "/fairness", "/what-if", "/arms", "/arms/one?arm=b1", "/model")
+VIEWS = ("/", "/fairness", "/what-if", "/arms", "/arms/one?arm=b1", "/model", "/settings")
 
 
 def send(client, path, data=None, files=None, **more):

@@ -254,7 +254,7 @@ def undo(one: "Programme", event: int, run: RunOptions, **options: Any) -> None:
 
 @command(
     option("--budget", "B,B,...", "Budget per step."),
-    option("--welfare", "W", "Welfare."),
+    welfare_option,
     option("--close", "GROUP INTO", "A group that closes, and where its arms go.", type=(str, str), multiple=True),
     option("--move", "ARM GROUP", "An arm that goes to another group.", type=(str, str), multiple=True),
     option("--transfer", "TABLE", "Arms that change: arm, and group or type."),
@@ -282,7 +282,7 @@ def change(
     """
     if move and transfer is not None:
         raise OptionError("--move", "goes without --transfer; put all of them into the table")
-    given: dict[str, Any] = {name: options.pop(name) for name in ("welfare", "start")}
+    given: dict[str, Any] = {"welfare": run.welfare, "start": options.pop("start")}
     given |= {"budget": None if budget is None else read_amounts(budget), "close": dict(close)}
     given["transfer"] = [{"arm": arm, "group": group} for arm, group in move]
     if transfer is not None:
@@ -300,7 +300,7 @@ def change(
 def history(one: "Programme", arm: str, run: RunOptions) -> None:
     """List all that happened to ARM: conditions, decisions, overrides, records, and what was expected."""
     found = one.history(arm)
-    columns = ("step", "kind", "state", "planned", "action", "expected", "chance", "reward", "source", "why")
+    columns = ("step", "kind", "state", "planned", "action", "expected", "chance", "reward", "source", "why", "undone")
     rows = [[getattr(entry, column) for column in columns] for entry in found[-SHOWN:]]
     shown = _rows_summary(f"{arm}, {counted(len(found), 'entry', 'entries')}", columns, rows)
     run.say({"arm": arm, "history": [entry.to_dict() for entry in found]}, shown)

@@ -65,6 +65,8 @@ class ErrorView:
     next: str = ""
     """Advice."""
     status: int = 200
+    code: str = ""
+    """Code of the error."""
 
 
 class RequestError(Exception):

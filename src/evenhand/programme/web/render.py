@@ -31,7 +31,14 @@ MEDIA_TYPES = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml
 """Media types of the files of `static`."""
 
 
-VIEWS = (("/", "Today"), ("/fairness", "Fairness"), ("/what-if", "What if"), ("/arms", "Arms"), ("/model", "Model"))
+VIEWS = (
+    ("/", "Today"),
+    ("/fairness", "Fairness"),
+    ("/what-if", "What if"),
+    ("/arms", "Arms"),
+    ("/model", "Model"),
+    ("/settings", "Settings"),
+)
 """The views, in the order of their names in the head of the page."""
 
 
