@@ -63,7 +63,7 @@ def test_an_acceptance_is_undone_after_all_that_rests_on_it(programme):
     programme.plan()
     with pytest.raises(ConflictError) as raised:
         programme.undo(first.event)
-    assert [fault.place for fault in raised.value.faults] == [f"event {second.event}"]
+    assert raised.value.faults[0].place == f"event {second.event}"
     with pytest.raises(ConflictError) as raised:
         programme.undo(second.event)
     assert raised.value.code == "undo-first"

@@ -15,16 +15,15 @@ longer from there on; what was planned before can still be recomputed.
 import json
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field, replace
-from datetime import date
+from dataclasses import dataclass, field, replace
 from math import hypot
 from typing import Any
 
 import numpy as np
-from sqlalchemy import Connection, Table, func, or_, select
+from sqlalchemy import Connection, Table, or_, select
 
 from evenhand.errors import ConflictError, Fault, InvalidInputError, ModelError, NotApplicableError
-from evenhand.model import CoupledMDP, quoted, read_welfare
+from evenhand.model import SHOWN_FAULTS, CoupledMDP, quoted, read_welfare
 from evenhand.model.labels import quantity
 from evenhand.planning import SolveMethod
 from evenhand.planning.solve import solve
@@ -139,8 +138,8 @@ class Changes:
         """Evaluate a change; nothing is stored.
 
         Args:
-            given: `budget` (as of `CoupledMDP.with_budget`), `welfare` (text), `close` (a table of groups, each with
-                the group to which its arms go), `transfer` (rows with the columns arm and group or type), and `start`,
+            given: `budget` (amounts in a list or under names), `welfare` (text), `close` (groups, each with
+                the group to which its arms go), `transfer` (a list of rows with arm, and group or type), and `start`,
                 the step or the date from which on it holds; by default the present step.
             seconds: approximate time limit of the search for a plan.
             progress: called with phase and share completed.
@@ -192,13 +191,14 @@ class Changes:
             InvalidInputError: with every fault.
         """
         reason = ledger.check_text(why, "why", empty=True)
-        request = [ledger.plain({name: _as_json(value) for name, value in given.items()}), reason]
+        request = [ledger.plain(dict(given)), reason]
 
         def do(tx: Connection) -> ChangeAdopted:
             change, kinds = self._read(tx, given)
             event = ledger.append(tx, "changed", who, change.to_dict() | {"why": reason})
             step, closed = change.from_step, setting(tx, "closed", roster.MOST_STEP) or {}
-            more = [kind for kind in kinds if kind not in (known := setting(tx, "kinds", 0) or [])]
+            known = setting(tx, "kinds", 0) or []
+            more = [kind for kind in kinds if kind not in known]
             for name, value, since in (
                 ("budget", change.budget, step),
                 ("welfare", change.welfare, step),
@@ -217,18 +217,6 @@ class Changes:
             return ChangeAdopted(event, change)
 
         return self._library.change(ChangeAdopted, "change", request, key, do, lambda tx: self._read(tx, given))
-
-    def check(self, given: Mapping[str, Any]) -> LastingChange:
-        """Return a change as it would be adopted; nothing is computed or stored.
-
-        Args:
-            given: as of `preview_change`.
-
-        Raises:
-            InvalidInputError: with every fault.
-        """
-        with self._library.store.reading() as tx:
-            return self._read(tx, given)[0]
 
     def recent(self, most: int = 20) -> list[dict[str, Any]]:
         """Return the last events that can be undone, the newest first, each with the event that undid it.
@@ -265,8 +253,7 @@ class Changes:
                 budget = model.with_budget(given["budget"]).named_budget
             except ModelError as error:
                 faults += error.faults
-        closed = {str(old): str(new) for old, new in dict(given.get("close") or {}).items()}
-        moved = _closing(closed, arms, model, faults) | _transferring(given.get("transfer"), arms, model, faults)
+        moved = _moves(given, arms, model, faults)
         kinds = _kinds(moved, arms, blocks, faults)
         if welfare is not None and not faults:
             there = [arm for arm in arms if arm.takes_part(step)]
@@ -276,7 +263,7 @@ class Changes:
             refusal.faults = tuple(faults)
             raise refusal
         transfers = tuple((arm.name, *moved[arm.name]) for arm in arms if arm.name in moved)
-        change = LastingChange(step, budget, welfare, closed, transfers)
+        change = LastingChange(step, budget, welfare, given.get("close", {}), transfers)
         return replace(change, said=tuple(_sentences(change, arms, words))), kinds
 
     # Undo
@@ -308,22 +295,18 @@ class Changes:
             found = [(table, number, undone) for table in tables for number, undone in _rows_of(tx, table, event)]
             if undone := [by for _, _, by in found if by is not None]:
                 raise ConflictError(f"event {event} was undone already (event {undone[0]})", code="undone-already")
-            plan = (
-                row.kind == "accepted"
-                and tx.execute(select(schema.plans).where(schema.plans.c.accepted_event == event)).one()
-            )
-            _check_unused(tx, row, plan)
+            _check_unused(tx, row)
             number = ledger.append(tx, "undone", who, {"undone": event, "kind": row.kind, "why": reason})
             for table in tables:
                 rows = [{"id": one, "undone_event": number} for of, one, _ in found if of is table]
                 ledger.change_rows(tx, table, rows)
-            if plan:
-                _reopen(tx, int(plan.step), number)
+            if row.kind == "accepted":
+                _reopen(tx, number)
             if row.kind == "joined":
-                arms = tx.execute(select(schema.arms).where(schema.arms.c.joined_event == event))
+                arms = tx.execute(select(schema.arms).where(schema.arms.c.joined_event == event)).all()
                 left = {"left_event": number, "left_why": reason or "joined by mistake"}
                 ledger.change_rows(
-                    tx, schema.arms, [{"id": arm.id, "left_step": arm.joined_step} | left for arm in arms]
+                    tx, schema.arms, [{"id": one.id, "left_step": one.joined_step, **left} for one in arms]
                 )
             return Undone(number, event, row.kind, len(found))
 
@@ -350,58 +333,42 @@ def _rows_of(tx: Connection, table: Table, event: int) -> list[tuple[int, int | 
     return [(int(number), undone) for number, undone in tx.execute(query)]
 
 
-def _check_unused(tx: Connection, row: Any, plan: Any) -> None:
+def _check_unused(tx: Connection, row: Any) -> None:
     """Refuse to undo an event on which later ones rest."""
-    present, name, plans = roster.present_step(tx), vocabulary_of(tx).name, schema.plans
+    present, name = roster.present_step(tx), vocabulary_of(tx).name
+    arms, plans, decided = schema.arms, schema.plans, schema.decisions
+    rest, advice = [], "Undo first:"
     if row.kind == "accepted":
-        if plan.step != present - 1:
-            later = select(plans.c.accepted_event, plans.c.step).where(plans.c.step > plan.step, *schema.valid(plans))
-            rows = tx.execute(later.where(plans.c.accepted_event.is_not(None)).order_by(plans.c.step.desc()))
-            first = [Fault(f"event {event}", f"the plan of {name(step)} was accepted") for event, step in rows]
-            raise ConflictError(
-                f"{name(plan.step)} is not the last accepted one. Undo first:", first, code="undo-first"
-            )
-        rest = [
-            Fault(f"event {event}", what)
-            for table, since, what in (
-                (schema.records, plan.step, f"something was recorded of {name(plan.step)}"),
-                (schema.observations, present, f"something was seen at {name(present)}"),
-            )
-            for event in _events_since(tx, table, since)
-        ]
-        if rest:
-            raise ConflictError(f"others rest on the plan of {name(plan.step)}. Undo first:", rest, code="undo-first")
-    if row.kind == "joined":
-        arms, table = schema.arms, schema.decisions
-        used = select(arms.c.name).join(table, table.c.arm == arms.c.id).join(plans, plans.c.id == table.c.plan)
-        used = used.where(arms.c.joined_event == row.id, plans.c.status == schema.ACCEPTED).distinct()
-        gone = select(arms.c.name).where(arms.c.joined_event == row.id, arms.c.left_event.is_not(None))
-        faults = [Fault(str(arm), "has an accepted plan") for arm in tx.execute(used).scalars()]
-        faults += [Fault(str(arm), "left since") for arm in tx.execute(gone).scalars()]
-        if faults:
-            raise ConflictError("these arms cannot be taken back; let them leave instead:", faults, code="undo-first")
-    if row.kind == "changed":
-        table = schema.settings
-        since = [
-            tx.execute(select(func.min(table.c.from_step)).where(table.c.event == row.id, more)).scalar()
-            for table, more in ((table, table.c.name != "kinds"), (schema.transfers, schema.transfers.c.id > 0))
-        ]
-        if min(one for one in since if one is not None) < present:
-            raise ConflictError(
-                "plans were accepted by this change already. Make another change that holds from now on",
-                code="undo-first",
-            )
+        step = int(tx.execute(select(plans.c.step).where(plans.c.accepted_event == row.id)).scalar_one())
+        later = select(plans.c.accepted_event).where(plans.c.step > step, plans.c.status == schema.ACCEPTED)
+        rest = [(f"event {one}", "a later plan was accepted") for one in tx.execute(later).scalars()]
+        seen, done = f"something was seen at {name(step + 1)}", f"something was recorded of {name(step)}"
+        for table, since, what in ((schema.records, step, done), (schema.observations, step + 1, seen)):
+            query = select(table.c.event).where(table.c.step >= since, *schema.valid(table)).distinct()
+            rest += [(f"event {one}", what) for one in tx.execute(query.order_by(table.c.event.desc())).scalars()]
+    elif row.kind == "joined":
+        own = arms.c.joined_event == row.id
+        used = select(arms.c.name).join(decided, decided.c.arm == arms.c.id).join(plans, plans.c.id == decided.c.plan)
+        used = used.where(own, plans.c.status == schema.ACCEPTED).distinct()
+        gone = select(arms.c.name).where(own, arms.c.left_event.is_not(None))
+        rest = [(str(arm), "has an accepted plan") for arm in tx.execute(used).scalars()]
+        rest += [(str(arm), "left since") for arm in tx.execute(gone).scalars()]
+        advice = "Let these leave instead:"
+    elif row.kind == "changed":
+        step = json.loads(row.body_json)["from_step"]
+        rest = [(name(step), "its plan was accepted by this change")] if step < present else []
+        advice = "Make another change that holds from now on:"
+    if rest:
+        faults = [Fault(*one) for one in rest]
+        raise ConflictError(
+            f"event {row.id} cannot be undone, since others rest on it. {advice}", faults, code="undo-first"
+        )
 
 
-def _events_since(tx: Connection, table: Table, step: int) -> list[int]:
-    query = select(table.c.event).where(table.c.step >= step, *schema.valid(table)).distinct()
-    return sorted(map(int, tx.execute(query).scalars()), reverse=True)
-
-
-def _reopen(tx: Connection, step: int, event: int) -> None:
+def _reopen(tx: Connection, event: int) -> None:
     """Open a step again: its plan and the proposal of the next one are superseded."""
     table = schema.plans
-    there = or_(table.c.undone_event == event, (table.c.step > step) & (table.c.status == schema.PROPOSED))
+    there = or_(table.c.undone_event == event, table.c.status == schema.PROPOSED)
     rows = tx.execute(select(table.c.id).where(there)).scalars()
     ledger.change_rows(tx, table, [{"id": number, "status": schema.SUPERSEDED} for number in rows])
 
@@ -420,10 +387,7 @@ def _step(start: object, words: Vocabulary, present: int, faults: list[Fault]) -
     if isinstance(step, str) and step.isascii() and step.isdecimal() and len(step) < 10:
         step = int(step)
     elif isinstance(step, str):
-        try:
-            step = words.step_on(date.fromisoformat(step))
-        except ValueError:
-            step = None
+        step = words.step_of(step)
     if isinstance(step, bool) or not isinstance(step, int) or not present <= step <= roster.MOST_STEP:
         expected = "a step, or a date if the programme has a calendar"
         message = f"expected {expected}, not before {words.name(present)}, the present one; got {str(start)[:40]!r}"
@@ -432,42 +396,30 @@ def _step(start: object, words: Vocabulary, present: int, faults: list[Fault]) -
     return step
 
 
-def _closing(
-    closed: Mapping[str, str], arms: Sequence[roster.RosterArm], model: CoupledMDP, faults: list[Fault]
+def _moves(
+    given: Mapping[str, Any], arms: Sequence[roster.RosterArm], model: CoupledMDP, faults: list[Fault]
 ) -> dict[str, tuple[str, str]]:
-    """Type and group of each arm of the groups that close, by name."""
-    known = {*model.group_names, *(arm.group for arm in arms)}
-    for old, new in closed.items():
-        if old not in known or new not in known:
-            wrong = old if old not in known else new
-            faults.append(Fault("close", f"unknown group {quoted(wrong)}. Known are {', '.join(sorted(known)[:20])}"))
-        elif new in closed:
-            faults.append(Fault("close", f"the arms of {quoted(old)} cannot go to {quoted(new)}, which closes, too"))
-    return {arm.name: (arm.type, closed[arm.group]) for arm in arms if arm.group in closed}
-
-
-def _transferring(
-    given: Any, arms: Sequence[roster.RosterArm], model: CoupledMDP, faults: list[Fault]
-) -> dict[str, tuple[str, str]]:
-    """Type and group of each arm of a table of transfers, by name."""
-    if given is None:
-        return {}
-    table = roster.read_rows(given, "transfers", ["arm"])
-    blank = [""] * len(table.rows)
-    named, groups = {arm.name: arm for arm in arms}, {*model.group_names, *(arm.group for arm in arms)}
-    match, found = roster.match_names(named), dict[str, tuple[str, str]]()
-    columns = (table.columns.get(name, blank) for name in ("arm", "type", "group"))
-    for place, typed, kind, group in zip(table.rows, *columns, strict=True):
-        name = match(typed)
+    """Type and group of each arm that moves, by name: those of groups that close, and those that are transferred."""
+    groups, closed = {*model.group_names, *(arm.group for arm in arms)}, dict(given.get("close", {}))
+    unknown = [group for pair in closed.items() for group in pair if group not in groups]
+    faults += [
+        Fault("close", f"{quoted(new)} closes, too: name another group") for new in closed.values() if new in closed
+    ]
+    found = {arm.name: (arm.type, str(closed[arm.group])) for arm in arms if arm.group in closed}
+    named = {arm.name: arm for arm in arms}
+    match = roster.match_names(named)
+    for number, row in enumerate(given.get("transfer", []), 1):
+        name = match(str(row.get("arm") or ""))
         if name not in named:
-            faults.append(Fault(place, roster.unknown_arm(name, named, True)))
-        elif group and group not in groups:
-            faults.append(Fault(place, f"unknown group {quoted(group)}. Known are {', '.join(sorted(groups)[:20])}"))
-        else:
-            arm = named[name]
-            found[name] = kind or arm.type, group or arm.group
-            if found[name] == (arm.type, arm.group):
-                faults.append(Fault(place, f"{quoted(name)} is of this type and in this group already"))
+            faults.append(Fault(f"row {number}", roster.unknown_arm(name, named, number <= SHOWN_FAULTS)))
+            continue
+        arm = named[name]
+        found[name] = row.get("type") or arm.type, row.get("group") or arm.group
+        unknown += [found[name][1]] if found[name][1] not in groups else []
+        if found[name] == (arm.type, arm.group):
+            faults.append(Fault(f"row {number}", f"{quoted(name)} is of this type and in this group already"))
+    known = ", ".join(sorted(groups)[:20])
+    faults += [Fault("group", f"unknown group {quoted(one)}. Known are {known}") for one in dict.fromkeys(unknown)]
     return found
 
 
@@ -540,11 +492,3 @@ def _effects(
 
 def _is_blank(value: Any) -> bool:
     return value is None or (isinstance(value, (str, list, tuple, dict)) and not value)
-
-
-def _as_json(value: Any) -> Any:
-    """Part of a request as its idempotency key compares it."""
-    if isinstance(value, np.ndarray):
-        return value.tolist()
-    is_plain = value is None or isinstance(value, (str, int, float, list, tuple, dict))
-    return value if is_plain else asdict(roster.read_rows(value, "transfers", ["arm"]))["columns"]

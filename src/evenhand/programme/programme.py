@@ -20,7 +20,7 @@ from evenhand.model import CoupledMDP, read_welfare
 from evenhand.model.io import load
 from evenhand.model.io.text_table import Table
 from evenhand.model.welfare import DEFAULT
-from evenhand.programme import ledger, reports, roster, schema
+from evenhand.programme import ledger, past_records, reports, roster, schema
 from evenhand.programme.audit import Audits
 from evenhand.programme.changes import Changes
 from evenhand.programme.counterfactuals import Counterfactuals
@@ -187,7 +187,7 @@ class Programme:
         past = None
         if history is not None:
             arms = [RosterArm(id, new.name, new.type, new.group, 0, None, None) for id, new in enumerate(newcomers, 1)]
-            past = reports.read_past(_past_table(history), arms, Words(settled), vocabulary)
+            past = past_records.read_past(_past_table(history), arms, Words(settled), vocabulary)
         called = check_text(name or _called(address), "name")
         programme = cls(Store.create(address))
         digest, body = to_bytes(settled)
@@ -449,7 +449,7 @@ class Programme:
 
         return self.library.change(reports.Observed, "observe", request, key, do, read)
 
-    def import_history(self, rows: Any, source: str, *, who: str = "", key: str | None = None) -> reports.Imported:
+    def import_history(self, rows: Any, source: str, *, who: str = "", key: str | None = None) -> past_records.Imported:
         """Store records from before the programme, at steps before 0: what was seen, and what was done.
 
         Plans then know where each arm was last seen, when it was last served, and for how long it has waited. Refits
@@ -467,14 +467,14 @@ class Programme:
         """
         table, said = _past_table(rows), check_text(source, "source")
 
-        def read(tx: Connection) -> reports.PastRecords:
-            return reports.read_past(
+        def read(tx: Connection) -> past_records.PastRecords:
+            return past_records.read_past(
                 table, roster.taking_part(tx, present_step(tx)), self.library.model(tx)[1], vocabulary_of(tx)
             )
 
         request = [table.columns, said]
         return self.library.change(
-            reports.Imported, "import", request, key, lambda tx: read(tx).store(tx, said, who), read
+            past_records.Imported, "import", request, key, lambda tx: read(tx).store(tx, said, who), read
         )
 
 

@@ -9,11 +9,9 @@ and the actions since (`belief`); that of a decision is the reward of the step i
 """
 
 import math
-import re
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from datetime import date
 from typing import Any, TypeVar
 
 from sqlalchemy import Connection, func, select
@@ -23,10 +21,10 @@ from evenhand.model import SHOWN_FAULTS, quoted
 from evenhand.model.io.text_table import Table
 from evenhand.programme import schema
 from evenhand.programme.belief import Beliefs, done_between, most_likely, rounded_chance
-from evenhand.programme.ledger import Result, add_rows, append, now
+from evenhand.programme.ledger import Result, add_rows, now
 from evenhand.programme.named_model import Words
 from evenhand.programme.roster import MOST_STEP, RosterArm, in_order, match_names, raise_faults, unknown_arm
-from evenhand.programme.vocabulary import Vocabulary, vocabulary_of
+from evenhand.programme.vocabulary import vocabulary_of
 
 T = TypeVar("T")
 
@@ -326,7 +324,7 @@ def read_records(table: Table, arms: Sequence[RosterArm], words: Words, present:
         is_done = actions[row.number] or rewards[row.number]
         action = words.action(block, actions[row.number], hint) if is_done else None
         state = words.state(block, states[row.number], hint) if states[row.number] else None
-        reward = _reward(rewards[row.number])
+        reward = read_reward(rewards[row.number])
         faults = [content for content in (action, state) if isinstance(content, str)]
         if reward is not None and math.isnan(reward):
             faults.append(f"reward {quoted(rewards[row.number])} must be a number")
@@ -340,7 +338,7 @@ def read_records(table: Table, arms: Sequence[RosterArm], words: Words, present:
     return _read_reports(table, arms, max(present - 1, 0), read, ["action", "reward", "next_state"])
 
 
-def _reward(text: str) -> float | None:
+def read_reward(text: str) -> float | None:
     """A reward that was typed; None without one, and NaN if it is not a number, or beyond all sense."""
     try:
         found = float(text) if text else None
@@ -353,123 +351,6 @@ def known_records(tx: Connection, steps: Sequence[int]) -> dict[tuple[int, int],
     """Return the last record of each arm at some steps: action and reward."""
     rows = reports(tx, schema.records, schema.records.c.step.in_(set(steps)))
     return {(row.arm, row.step): (row.action, row.reward) for row in rows}
-
-
-# Records from before the programme
-
-
-@dataclass(frozen=True)
-class Imported(Result):
-    """Result of an import of past records."""
-
-    event: int
-    """The number of the event."""
-
-    first: int
-    """The earliest step; the programme begins at step 0."""
-
-    observations: int
-    """Number of states stored, one per arm and step."""
-
-    records: int
-    """Number of actions stored, one per arm and step."""
-
-    left_out: int
-    """Number of rows on arms that do not take part, or on steps from 0 on."""
-
-
-@dataclass(frozen=True)
-class PastRecords:
-    """Past observations and actions, as rows of the store."""
-
-    seen: list[dict[str, Any]]
-    done: list[dict[str, Any]]
-    left_out: int
-
-    def store(self, tx: Connection, source: str, who: str) -> Imported:
-        """Write them as one event."""
-        first = min(row["step"] for row in [*self.seen, *self.done])
-        content = {"source": source, "first": first, "seen": len(self.seen), "done": len(self.done)}
-        event = append(tx, "imported", who, content | {"left_out": self.left_out})
-        store_reports(tx, schema.observations, self.seen, source, event)
-        store_reports(tx, schema.records, self.done, source, event)
-        return Imported(event, first, len(self.seen), len(self.done), self.left_out)
-
-
-def read_past(table: Table, arms: Sequence[RosterArm], words: Words, calendar: Vocabulary) -> PastRecords:
-    """Read records from before the programme: observations and actions at steps before 0.
-
-    Times are steps or dates. Steps from 0 on are counted back from the largest, which becomes -1; negative ones stay.
-    Dates go by the calendar. Of several rows on an arm and step the last state counts, and the last action that uses a
-    resource, else the last. Rows on arms that do not take part are left out.
-
-    Args:
-        table: with the columns arm, time or step, state and perhaps action and reward.
-        arms: of the roster.
-        words: of the model.
-        calendar: of the programme.
-
-    Raises:
-        TableError: with every fault and its row.
-    """
-    blank = [""] * len(table.rows)
-    texts = {name: table.columns.get(name, blank) for name in ("arm", "state", "action", "reward")}
-    steps, faults = _past_steps(table, calendar)
-    named = {arm.name: arm for arm in arms}
-    match, served = match_names(named), words.model.tables.served
-    seen: dict[tuple[int, int], str] = {}
-    done: dict[tuple[int, int], tuple[str, float | None, bool]] = {}
-    left_out = 0
-    for number in sorted(range(len(steps)), key=lambda number: steps[number] or 0):
-        arm, step, place = named.get(match(texts["arm"][number])), steps[number], table.rows[number]
-        if arm is None or step is None or step >= 0:
-            left_out += 1
-            continue
-        block, hint, cell = words.blocks[arm.type, arm.group], len(faults) < SHOWN_FAULTS, (arm.id, step)
-        if text := texts["state"][number]:
-            state = words.state(block, text, hint)
-            if isinstance(state, int):
-                seen[cell] = words.states[block][state]
-            else:
-                faults.append(Fault(place, state))
-        if text := texts["action"][number]:
-            action, reward = words.action(block, text, hint), _reward(texts["reward"][number])
-            if isinstance(action, str):
-                faults.append(Fault(place, action))
-            elif reward is not None and math.isnan(reward):
-                faults.append(Fault(place, f"reward {quoted(texts['reward'][number])} must be a number"))
-            elif (uses := bool(served[block, :, action].any())) or not done.get(cell, ("", None, False))[2]:
-                done[cell] = words.actions[block][action], reward, uses
-    if not seen and not done and not faults:
-        faults.append(Fault("", "no row is about an arm of the roster before the programme begins"))
-    raise_faults(in_order([*faults, *table.faults]), table.source)
-    return PastRecords(
-        [{"arm": arm, "step": step, "state": state} for (arm, step), state in sorted(seen.items())],
-        [
-            {"arm": arm, "step": step, "action": action, "reward": reward}
-            for (arm, step), (action, reward, _) in sorted(done.items())
-        ],
-        left_out,
-    )
-
-
-def _past_steps(table: Table, calendar: Vocabulary) -> tuple[list[int | None], list[Fault]]:
-    """The step of every row, and faults."""
-    column = "step" if "step" in table.columns else "time"
-    texts, steps, faults = table.columns[column], list[int | None](), list[Fault]()
-    numbers = [int(text) for text in texts if re.fullmatch(r"-?\d{1,9}", text)]
-    if len(numbers) == len(texts):
-        back = 0 if min(numbers) < 0 else 1 + max(numbers)
-        return [number - back for number in numbers], []
-    for place, text in zip(table.rows, texts, strict=True):
-        try:
-            steps.append(calendar.step_on(date.fromisoformat(text[:10]), past=True))
-        except ValueError:
-            steps.append(None)
-            faults.append(Fault(place, f"{column} {quoted(text)} must be a whole number or a date such as 2026-06-29"))
-    if calendar.start is None and not faults:
-        faults.append(Fault(column, "these are dates, and the programme has no calendar: give its start and period"))
-    return steps, faults
 
 
 # History

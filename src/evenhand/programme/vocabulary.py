@@ -142,6 +142,13 @@ class Vocabulary(Result):
         written = f"{day.day} {day:%B %Y}"
         return written if self.period == "day" else f"{self.step.one} of {written}"
 
+    def step_of(self, text: str) -> int | None:
+        """Return the step of a date or time as text, perhaps before 0; None if invalid, or without a calendar."""
+        try:
+            return self.step_on(date.fromisoformat(text[:10]), past=True)
+        except ValueError:
+            return None
+
     def step_on(self, day: date, past: bool = False) -> int | None:
         """Return the step that contains a day; None without a calendar, or before its start unless `past`."""
         if self.start is None or self.period is None or (day < self.start and not past):

@@ -129,8 +129,9 @@ def test_a_group_closes_on_the_page(client, programme):
     status = programme.status()
     assert (status.groups, status.budget) == ({"big": 2, "valley": 3}, {"hours": 4.0})
     assert programme.events()[-1].body["why"] == "rent"
-    wrong = send(client, "/settings/preview", form | {"close": "lake", "arm": "zz"})
-    assert wrong.status_code == 422
+    wrong = send(client, "/settings/preview", form | {"close": "lake", "arm": "zz"}).headers["location"]
+    job_of(client, wrong.partition("job=")[2])
+    assert "zz" in client.get(wrong, headers=HTML).text
     assert send(client, "/settings/adopt", {"change": "{"}).status_code == 422
 
 

@@ -257,7 +257,6 @@ def undo(one: "Programme", event: int, run: RunOptions, **options: Any) -> None:
     welfare_option,
     option("--close", "GROUP INTO", "A group that closes, and where its arms go.", type=(str, str), multiple=True),
     option("--move", "ARM GROUP", "An arm that goes to another group.", type=(str, str), multiple=True),
-    option("--transfer", "TABLE", "Arms that change: arm, and group or type."),
     option("--from start", "STEP|DATE", "From when on; by default the present step."),
     option("--adopt", None, "Adopt it; by default its effect is shown.", is_flag=True),
     option("--why", "TEXT", "A reason.", default=""),
@@ -269,7 +268,6 @@ def change(
     budget: str | None,
     close: Sequence[tuple[str, str]],
     move: Sequence[tuple[str, str]],
-    transfer: str | None,
     adopt: bool,
     seconds: float | None,
     run: RunOptions,
@@ -280,13 +278,9 @@ def change(
     It holds from a step on; earlier plans stay as they are. The effect is the welfare of the best plan found beside the
     plan in use, and the mean value of the arms of each group.
     """
-    if move and transfer is not None:
-        raise OptionError("--move", "goes without --transfer; put all of them into the table")
     given: dict[str, Any] = {"welfare": run.welfare, "start": options.pop("start")}
     given |= {"budget": None if budget is None else read_amounts(budget), "close": dict(close)}
     given["transfer"] = [{"arm": arm, "group": group} for arm, group in move]
-    if transfer is not None:
-        given["transfer"] = read_states(transfer, None, "--transfer")
     if adopt:
         adopted = one.change(given, **options)
         run.say(adopted.to_dict(), "\n".join([*adopted.change.said, "adopted; a plan that is open must be made again"]))

@@ -16,9 +16,10 @@ from evenhand.programme.changes import ChangeAdopted, LastingChange, Undone
 from evenhand.programme.decisions import Accepted, PlanRow, StoredPlan
 from evenhand.programme.drift_test import DriftBounds
 from evenhand.programme.ledger import Event
+from evenhand.programme.past_records import Imported
 from evenhand.programme.programme import MOST_SEED, Changed, Status
 from evenhand.programme.refit import TRUST, Moved, Offer, Refitted
-from evenhand.programme.reports import HistoryEntry, Imported, Observed, Recorded
+from evenhand.programme.reports import HistoryEntry, Observed, Recorded
 from evenhand.programme.roster import MOST_STEP
 
 MOST_ROWS = 200_000

@@ -12,7 +12,6 @@ import re
 import zipfile
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
-from datetime import date
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
@@ -191,32 +190,23 @@ class Proposal:
         """
         if "time" not in self.table.columns:
             return self
-        others = {name: column for name, column in self.table.columns.items() if name != "time"}
-        times, steps = self.table.columns["time"], list[int | None]()
-        for text in times:
-            try:
-                steps.append(calendar.step_on(date.fromisoformat(text[:10])))
-            except ValueError:
-                steps.append(None)
-        changes = list(self.changes)
-        if calendar.start is None or not any(step is not None for step in steps):
-            steps = [last] * len(times)
-        else:
-            others["step"] = [str(step) for step in steps]
-            inside = sum(step is not None and first <= step <= last for step in steps)
-            outside = len(steps) - inside
-            changes += [f"times before or after what can be reported left out ({counted(outside, 'row')})"] * (
-                outside > 0
-            )
-        rows: dict[tuple[str, int | None], int] = {}
-        for place in sorted(range(len(times)), key=lambda place: times[place]):
-            if (step := steps[place]) is not None and first <= step <= last:
-                rows[self.table.columns["arm"][place], step] = place
+        columns, changes = dict(self.table.columns), list(self.changes)
+        times, arms = columns.pop("time"), columns["arm"]
+        steps = [calendar.step_of(text) for text in times]
+        is_dated = any(step is not None for step in steps)
+        at = steps if is_dated else [last] * len(times)
+        if is_dated:
+            columns["step"] = [str(step) for step in steps]
+        inside = [place for place, step in enumerate(at) if step is not None and first <= step <= last]
+        rows = {(arms[place], at[place]): place for place in sorted(inside, key=lambda place: times[place])}
+        for many, what in (
+            (len(times) - len(inside), "times before or after what can be reported are left out"),
+            (len(inside) - len(rows), "of several rows on one arm and step the last counts"),
+        ):
+            changes += [f"{what} ({counted(many, 'row')})"] if many else []
         places = sorted(rows.values())
-        if more := sum(step is not None and first <= step <= last for step in steps) - len(places):
-            changes.append(f"of several rows on one arm and step the last counts ({counted(more, 'row')} left out)")
-        columns = {name: [column[place] for place in places] for name, column in others.items()}
-        table = replace(self.table, columns=columns, rows=[self.table.rows[place] for place in places])
+        chosen = {name: [column[place] for place in places] for name, column in columns.items()}
+        table = replace(self.table, columns=chosen, rows=[self.table.rows[place] for place in places])
         return replace(self, table=table, changes=tuple(changes))
 
 

@@ -127,12 +127,7 @@ def _given(programme: Programme, form: Form) -> dict[str, Any]:
 async def preview(request: Request, form: layout.Sending) -> Response:
     """Compute the effect of a change, in the background."""
     service = service_of(request)
-    try:
-        given = await run_in_threadpool(_given, service.programme, form)
-        await run_in_threadpool(service.programme.changes.check, given)
-    except EvenhandError as error:
-        refusal = refusal_of(error, "The effect was not computed")
-        return await run_in_threadpool(_settings, request, None, form, refusal)
+    given = await run_in_threadpool(_given, service.programme, form)
     arguments = {"given": given, "seconds": service.settings.what_if_seconds}
     job = await service.preview_change(arguments, request.state.holder.name)
     await job.ended(1.0)

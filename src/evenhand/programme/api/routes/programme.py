@@ -17,9 +17,10 @@ from evenhand.programme.certificates import Certificate
 from evenhand.programme.changes import ChangeAdopted, Undone
 from evenhand.programme.decisions import Accepted, StoredPlan
 from evenhand.programme.drift_test import DriftBounds
+from evenhand.programme.past_records import Imported
 from evenhand.programme.programme import Changed
 from evenhand.programme.refit import Refitted
-from evenhand.programme.reports import Imported, Observed, Recorded
+from evenhand.programme.reports import Observed, Recorded
 
 decisions = APIRouter(prefix="/v1", tags=["decisions"])
 router = APIRouter(prefix="/v1/programme", tags=["programme"])
