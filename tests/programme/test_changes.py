@@ -200,6 +200,10 @@ def test_a_group_closes_and_its_arms_go_on_in_another(running):
     assert {row.group for row in running.plan_of(1).rows} == {"big", "hill", "valley"}  # the past stays
     assert {arm.group for arm in running.audit(0, 0).arms} == {"big", "hill", "valley"}
     assert {arm.group for arm in running.audit(0, 1).arms} == {"big", "valley"}
+    assert [line in running.audit(0, 1).notes for line in found.change.said] == [True]
+    assert [line in running.audit(0, 0).notes for line in found.change.said] == [False]
+    moved = [entry for entry in running.history("h1") if entry.kind == "moved"]
+    assert [(entry.step, entry.group) for entry in moved] == [(1, "big")]
     with pytest.raises(TableError):
         running.join([{"arm": "h3", "type": "small", "group": "hill"}])
     running.verify()

@@ -456,7 +456,7 @@ _given = np.vectorize(lambda text: text is not None, otypes=[bool])
 
 
 def _notes(books: Books, digests: Sequence[str]) -> tuple[str, ...]:
-    notes = []
+    notes = list(books.span.changes)
     if len(digests) > 1:
         notes.append(f"{len(digests)} models were in use; a promise holds until the model changes")
     gone = sum(arm.left_step is not None and arm.left_step <= books.span.last for arm in books.span.arms)

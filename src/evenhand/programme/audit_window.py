@@ -19,6 +19,7 @@ from evenhand.programme.expectations import UNKNOWN, Trajectories
 from evenhand.programme.ledger import last_event
 from evenhand.programme.named_model import Words
 from evenhand.programme.roster import RosterArm, arms_as_of, check_step
+from evenhand.programme.settings import changes_between
 from evenhand.typing import Bools, Floats, Ints
 
 Models = Mapping[str, tuple[CoupledMDP, Words]]
@@ -50,6 +51,8 @@ class Span:
     """(arm, step) whether an earlier report said otherwise."""
     overrides: tuple[tuple[int, Any], ...]
     """Stored decisions that were overridden, each with the index of its arm."""
+    changes: tuple[str, ...]
+    """Lasting changes that came into force in the window, in sentences."""
 
     @property
     def horizon(self) -> int:
@@ -211,7 +214,7 @@ def _read(tx: Connection, arms: list[RosterArm], since: int, first: int, last: i
     for cell, row in known(table, select(table).where(*counted).order_by(table.c.event, table.c.id)):
         texts["done"][cell], reward[cell] = row.action, np.nan if row.reward is None else row.reward
     return Span(first, last, event, since, tuple(arms), tuple(digests), texts, reward, late, corrected,
-                tuple(overrides))  # fmt: skip
+                tuple(overrides), tuple(changes_between(tx, first, last, event)))  # fmt: skip
 
 
 def count_waits(present: Bools, served: Bools, need: Bools) -> dict[str, Ints]:

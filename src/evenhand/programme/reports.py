@@ -367,7 +367,7 @@ class HistoryEntry(Result):
     """The step that it is about."""
 
     kind: str
-    """`joined`, `left`, `seen`, `decided` (a plan was accepted), or `recorded`."""
+    """`joined`, `left`, `moved`, `seen`, `decided` (a plan was accepted), or `recorded`."""
 
     state: str | None = None
     """Observed or most likely state."""
@@ -412,6 +412,9 @@ class HistoryEntry(Result):
     at: str | None = None
     """When it was written down."""
 
+    group: str | None = None
+    """Of a move: the new group."""
+
     undone: int | None = None
     """The event by which it was undone."""
 
@@ -434,7 +437,7 @@ def history_of(tx: Connection, words: Words, arms: Sequence[RosterArm], step: in
     query = select(table.c.id, table.c.who).where(table.c.id.in_({entry.event for entry in found}))
     who = {row.id: row.who for row in tx.execute(query)}
     entries = [replace(entry, who=entry.who or who.get(entry.event) or None) for entry in found]
-    order = ("joined", "seen", "decided", "recorded", "left")
+    order = ("joined", "moved", "seen", "decided", "recorded", "left")
     return sorted(entries, key=lambda entry: (entry.event, order.index(entry.kind), entry.step))
 
 
@@ -447,6 +450,9 @@ def _entries(tx: Connection, words: Words, arm: RosterArm, step: int) -> Iterato
     for one in reports(tx, records, records.c.arm == arm.id, undone=True):
         same = {"reward": one.reward, "source": one.source, "at": one.at, "undone": one.undone_event}
         yield HistoryEntry(one.event, one.step, "recorded", action=one.action, **same)
+    moves = schema.transfers
+    for one in tx.execute(select(moves).where(moves.c.arm == arm.id)):
+        yield HistoryEntry(one.event, one.from_step, "moved", group=one.group_name, undone=one.undone_event)
     if arm.left_step is not None:
         yield HistoryEntry(row.left_event, arm.left_step, "left", why=arm.left_why)
 

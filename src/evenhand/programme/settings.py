@@ -28,6 +28,17 @@ def setting(tx: Connection, name: str, step: int, event: int | None = None) -> A
     return None if found is None else json.loads(found)
 
 
+def changes_between(tx: Connection, first: int, last: int, event: int | None = None) -> list[str]:
+    """Return the lasting changes that came into force at some steps, in sentences; as of an event, or now."""
+    events, numbers = schema.events, set[int]()
+    for table in (schema.settings, schema.transfers):
+        within = [table.c.from_step >= first, table.c.from_step <= last, *schema.valid(table, event)]
+        numbers |= set(tx.execute(select(table.c.event).where(*within).distinct()).scalars())
+    query = select(events.c.body_json).where(events.c.id.in_(numbers), events.c.kind == "changed")
+    bodies = [json.loads(body) for body in tx.execute(query.order_by(events.c.id)).scalars()]
+    return [line for body in bodies for line in body["said"]]
+
+
 def add_setting(tx: Connection, name: str, value: Any, from_step: int, event: int) -> None:
     """Write a value of a setting as part of the present event.
 
