@@ -33,6 +33,7 @@ def changes_between(tx: Connection, first: int, last: int, event: int | None = N
     events, numbers = schema.events, set[int]()
     for table in (schema.settings, schema.transfers):
         within = [table.c.from_step >= first, table.c.from_step <= last, *schema.valid(table, event)]
+        within += [table.c.name != "kinds"] if table is schema.settings else []  # blocks of the model hold at all steps
         numbers |= set(tx.execute(select(table.c.event).where(*within).distinct()).scalars())
     query = select(events.c.body_json).where(events.c.id.in_(numbers), events.c.kind == "changed")
     bodies = [json.loads(body) for body in tx.execute(query.order_by(events.c.id)).scalars()]
