@@ -37,7 +37,7 @@ def compared(where, monkeypatch):
         yield calls
 
 
-NAMES = [f"b1{chr(97 + number)}" for number in range(MANY)]
+NAMES = [f"b1{chr(0x4E00 + number)}" for number in range(MANY)]
 """Names near that of b1, with the same digits: others are never proposed."""
 
 
