@@ -2,7 +2,7 @@
 
 import pytest
 
-from evenhand.errors import ConflictError, InvalidInputError, TableError
+from evenhand.errors import ConflictError, InfeasibleError, InvalidInputError, TableError
 from evenhand.programme import Programme, changes
 
 ALL = ("b1", "b2", "h1", "h2", "v1")
@@ -169,6 +169,36 @@ def test_a_budget_holds_from_its_step_on(running):
     assert running.certificate().upper_bound < 40
     with pytest.raises(ConflictError):  # the plan of now goes by it, the one of the step before was accepted by 3
         running.accept(plan.id) and running.undo(found.event)
+    running.verify()
+
+
+def test_a_promise_holds_from_its_step_on(running):
+    for state, steps in (("shiny", 2), ("broken", -1)):
+        with pytest.raises(InvalidInputError):
+            running.change({"max_wait": [{"state": state, "steps": steps}]})
+    with pytest.raises(InfeasibleError):  # three hours are not enough for all
+        running.change({"max_wait": [{"state": state, "steps": 0} for state in ("fine", "worn", "broken")]})
+    first = running.plan().plan
+    shown = running.preview_change({"max_wait": [{"state": "broken", "steps": 2, "group": "valley"}]})
+    assert shown.change.max_wait[0]["steps"] == 2
+    running.change({"max_wait": [{"state": "broken", "steps": 2, "group": "valley"}]})
+    assert running.model().has_max_wait
+    with pytest.raises(ConflictError):
+        running.accept(first)
+    running.observe([{"arm": "v1", "state": "broken"}], "x")
+    served = None
+    for step in range(4):
+        plan = running.plan_of(running.plan().plan)
+        row = next(row for row in plan.rows if row.arm == "v1")
+        served = step if row.served and served is None else served
+        running.accept(plan.id)
+        running.observe([{"arm": "v1", "state": "broken"}], "x")
+    assert served is not None
+    assert served <= 2
+    for plan in running.plans():  # also the one from before the promise
+        running.recompute(plan.id)
+    running.change({"max_wait": [{"state": "broken", "steps": None}]})
+    assert not running.model().has_max_wait
     running.verify()
 
 

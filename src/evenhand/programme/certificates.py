@@ -27,7 +27,7 @@ from evenhand.model import CoupledMDP, quoted, read_welfare
 from evenhand.model.policy import described
 from evenhand.planning import Plan, Solution, relax, save_solution, tightest
 from evenhand.planning.solution import check_bound
-from evenhand.programme.ledger import Result, digest_of
+from evenhand.programme.ledger import Result
 from evenhand.programme.named_model import names_of
 from evenhand.programme.roster import RosterArm
 
@@ -147,17 +147,13 @@ def to_bytes(solution: Solution) -> tuple[str, bytes]:
     return hashlib.sha256(stream.getvalue()).hexdigest(), stream.getvalue()
 
 
-def terms_of(problem: CoupledMDP, welfare: str | None) -> str:
-    """Return the digest of what a policy is solved for beside the arms: budget and welfare."""
-    return digest_of([problem.named_budget, welfare])
-
-
-def policy_of(solution: Solution, arms: Sequence[RosterArm]) -> tuple[bytes, dict[str, Any]]:
+def policy_of(solution: Solution, arms: Sequence[RosterArm], terms: str) -> tuple[bytes, dict[str, Any]]:
     """Return the policy of a solution as stored: its file, and facts with its certificate.
 
     Args:
         solution: of the problem of some arms.
         arms: their roster.
+        terms: `Library.terms_digest` of the problem.
     """
     digest, body = to_bytes(solution)
     try:
@@ -169,7 +165,7 @@ def policy_of(solution: Solution, arms: Sequence[RosterArm]) -> tuple[bytes, dic
         "method": solution.method,
         "reason": solution.reason,
         "any_number": serves_any_number,
-        "terms": terms_of(solution.problem, solution.problem.welfare),
+        "terms": terms,
         "seconds": sum(solution.seconds.values()),
         "parts": [{"policy": part.name, "share": part.share} for part in solution.parts],
         "certificate": certificate_of(solution, digest, numbers_of(arms)).to_dict(),

@@ -1,9 +1,9 @@
 """Lasting changes of a running programme, each with its effect before it is adopted; and undo.
 
-A change holds from a step on: another budget or welfare, a group that closes and whose arms go to another one, arms
-that are transferred to another group or type. It is written as settings (`settings`) and transfers (`roster`); plans
-of that step and later ones go by them, earlier ones stay as they are. A block of the model that the new group lacks is
-added with the tables of the old one (`named_model.with_kinds`).
+A change holds from a step on: another budget, welfare or promised wait, a group that closes and whose arms go to
+another one, arms that are transferred to another group or type. It is written as settings (`settings`) and transfers
+(`roster`); plans of that step and later ones go by them, earlier ones stay as they are. A block of the model that the
+new group lacks is added with the tables of the old one (`named_model.with_kinds`).
 
 The effect is the welfare of the best plan found after the change beside that of the plan in use, resized, which
 competes; and the mean value of the arms of each group, before and after.
@@ -26,12 +26,13 @@ from evenhand.errors import ConflictError, Fault, InvalidInputError, ModelError,
 from evenhand.model import SHOWN_FAULTS, CoupledMDP, quoted, read_welfare
 from evenhand.model.labels import quantity
 from evenhand.planning import SolveMethod
+from evenhand.planning.promises import check_promises
 from evenhand.planning.solve import solve
 from evenhand.programme import ledger, roster, schema
 from evenhand.programme.certificates import METHOD, Certificate, certificate_for, certificate_of, numbers_of
 from evenhand.programme.cycle import Cycle
 from evenhand.programme.library import Library
-from evenhand.programme.named_model import Words, of_roster, with_kinds
+from evenhand.programme.named_model import Words, of_roster, with_kinds, with_promises
 from evenhand.programme.settings import add_setting, setting
 from evenhand.programme.vocabulary import Vocabulary, vocabulary_of
 from evenhand.typing import Progress
@@ -49,6 +50,9 @@ class LastingChange(ledger.Result):
 
     welfare: str | None = None
     """Welfare, as text."""
+
+    max_wait: list[dict[str, Any]] | None = None
+    """Promised waits in force from then on: state, steps, and perhaps type and group."""
 
     closed: dict[str, str] = field(default_factory=dict)
     """Groups that close, each with the group to which its arms go."""
@@ -138,7 +142,8 @@ class Changes:
         """Evaluate a change; nothing is stored.
 
         Args:
-            given: `budget` (amounts in a list or under names), `welfare` (text), `close` (groups, each with
+            given: `budget` (amounts in a list or under names), `welfare` (text), `max_wait` (rows with state
+                and steps, None for no promise, and perhaps type and group), `close` (groups, each with
                 the group to which its arms go), `transfer` (a list of rows with arm, and group or type), and `start`,
                 the step or the date from which on it holds; by default the present step.
             seconds: approximate time limit of the search for a plan.
@@ -149,22 +154,11 @@ class Changes:
         """
         with self._library.store.reading() as tx:
             change, kinds = self._read(tx, given)
-            step = change.from_step
-            model, words = self._library.model(tx, step=step)
-            arms = roster.taking_part(tx, step)
-            if not arms:
-                raise InvalidInputError(f"no arm takes part at {vocabulary_of(tx).name(step)}")
-            welfare = change.welfare or self._library.welfare(tx, step)
-            changed = with_kinds(model if change.budget is None else model.with_budget(change.budget), kinds)
-            moved = {name: kind for name, *kind in change.transfers}
-            kinds_then = [moved.get(arm.name, (arm.type, arm.group)) for arm in arms]
-            then = [replace(arm, type=kind, group=group) for arm, (kind, group) in zip(arms, kinds_then, strict=True)]
-            problem = of_roster(changed, Words(changed).blocks_of(then), welfare)
+            arms, then, today, problem = self._problems(tx, change, kinds)
             plan, digest = self._cycle.policy_in_use(tx)
             seed = int(tx.execute(select(schema.programme.c.seed)).scalar_one())
         before, candidates = None, {}
         if plan is not None:
-            today = of_roster(model, words.blocks_of(arms), welfare)
             with suppress(NotApplicableError):  # arms of a kind that the plan in use does not know
                 before = certificate_for(plan, digest, numbers_of(arms), today)
                 candidates["plan in use"] = plan.fitted(problem)
@@ -175,6 +169,23 @@ class Changes:
         stderr = after.stderr if before is None else hypot(after.stderr, before.stderr)
         measurable = difference is not None and abs(difference) > max(stderr, 1e-9)
         return ChangePreview(change, before, after, difference, stderr, measurable, _effects(arms, then, before, after))
+
+    def _problems(
+        self, tx: Connection, change: LastingChange, kinds: list[list[str]]
+    ) -> tuple[list[roster.RosterArm], list[roster.RosterArm], CoupledMDP, CoupledMDP]:
+        """Arms at the first step of a change, before and after it, and their problems, both with the later welfare."""
+        step = change.from_step
+        arms, (model, words) = roster.taking_part(tx, step), self._library.model(tx, step=step)
+        if not arms:
+            raise InvalidInputError(f"no arm takes part at {vocabulary_of(tx).name(step)}")
+        welfare = change.welfare or self._library.welfare(tx, step)
+        changed = with_kinds(model if change.budget is None else model.with_budget(change.budget), kinds)
+        changed = with_promises(changed, change.max_wait or [])
+        moved = {name: kind for name, *kind in change.transfers}
+        later = [moved.get(arm.name, (arm.type, arm.group)) for arm in arms]
+        then = [replace(arm, type=kind, group=group) for arm, (kind, group) in zip(arms, later, strict=True)]
+        today = of_roster(model, words.blocks_of(arms), welfare)
+        return arms, then, today, of_roster(changed, Words(changed).blocks_of(then), welfare)
 
     def change(
         self, given: Mapping[str, Any], *, why: str = "", who: str = "", key: str | None = None
@@ -202,6 +213,7 @@ class Changes:
             for name, value, since in (
                 ("budget", change.budget, step),
                 ("welfare", change.welfare, step),
+                ("max_wait", change.max_wait, step),
                 ("closed", closed | change.closed if change.closed else None, step),
                 ("kinds", [*known, *more] if more else None, 0),
             ):
@@ -239,11 +251,13 @@ class Changes:
     def _read(self, tx: Connection, given: Mapping[str, Any]) -> tuple[LastingChange, list[list[str]]]:
         """Check a change as it was given; also the blocks that the model must get (`with_kinds`)."""
         faults: list[Fault] = []
-        names = ("budget", "welfare", "close", "transfer", "start")
+        names = ("budget", "welfare", "max_wait", "close", "transfer", "start")
         faults += [Fault(name, f"expected one of {', '.join(names)}") for name in given if name not in names]
         given = {name: value for name, value in given.items() if not _is_blank(value)}
         if not given.keys() - {"start"}:
-            faults.append(Fault("", "nothing is changed: give a budget, a welfare, groups that close, or transfers"))
+            faults.append(
+                Fault("", "nothing is changed: give a budget, welfare, promises, groups that close, or transfers")
+            )
         words, present = vocabulary_of(tx), roster.present_step(tx)
         step = _step(given.get("start"), words, present, faults)
         model, blocks = self._library.model(tx, step=step)
@@ -253,17 +267,26 @@ class Changes:
                 budget = model.with_budget(given["budget"]).named_budget
             except ModelError as error:
                 faults += error.faults
+        rows = [
+            {name: row.get(name) for name in ("state", "steps", "type", "group")} for row in given.get("max_wait", [])
+        ]
+        try:
+            with_promises(model, rows)
+        except InvalidInputError as error:
+            faults += error.faults or [Fault("max_wait", str(error))]
+        promises = [*self._library.terms(tx, step).get("max_wait", []), *rows] if rows else None
         moved = _moves(given, arms, model, faults)
         kinds = _kinds(moved, arms, blocks, faults)
-        if welfare is not None and not faults:
-            there = [arm for arm in arms if arm.takes_part(step)]
-            read_welfare(of_roster(model, blocks.blocks_of(there)), welfare)
         if faults:
             refusal = InvalidInputError("\n".join(["change:", *(f"  {fault}" for fault in faults)]))
             refusal.faults = tuple(faults)
             raise refusal
         transfers = tuple((arm.name, *moved[arm.name]) for arm in arms if arm.name in moved)
-        change = LastingChange(step, budget, welfare, given.get("close", {}), transfers)
+        change = LastingChange(step, budget, welfare, promises, given.get("close", {}), transfers)
+        problem = self._problems(tx, change, kinds)[-1]
+        read_welfare(problem, None)
+        if problem.has_max_wait:
+            check_promises(problem)
         return replace(change, said=tuple(_sentences(change, arms, words))), kinds
 
     # Undo
@@ -458,6 +481,10 @@ def _sentences(change: LastingChange, arms: Sequence[roster.RosterArm], words: V
         found.append(f"{since} there are {' and '.join(amounts)} per {words.step.one}")
     if change.welfare is not None:
         found.append(f"{since} the welfare is {change.welfare}")
+    for row in change.max_wait or []:
+        whom = row.get("group") or row.get("type") or "all"
+        wait = "may wait for any time" if row["steps"] is None else f"wait {words.step.counted(row['steps'])} at most"
+        found.append(f"{since} {words.arm.many} in {row['state']} ({whom}) {wait}")
     for old, new in change.closed.items():
         many = sum(arm.group == old for arm in arms)
         found.append(f"{since} {old} is closed, and its {words.arm.counted(many)} are in {new}")

@@ -68,9 +68,9 @@ class Cycle:
                 return certificates.Solved.of(earlier)
             row = tx.execute(select(schema.programme)).one()
             arms = self._library.present(tx)
-            problem = self._library.problem(tx, arms)
+            problem, terms = self._library.problem(tx, arms), self._library.terms_digest(tx)
         solution = solve(problem, method=SolveMethod(method, seconds=seconds), progress=progress, rng=int(row.seed))
-        body, facts = certificates.policy_of(solution, arms)
+        body, facts = certificates.policy_of(solution, arms, terms)
 
         def do(tx: Connection) -> certificates.Solved:
             known = facts | facts["certificate"] | {"event": store_policy(tx, row.model, body, facts, who)}
@@ -137,7 +137,7 @@ class Cycle:
         if tx.execute(select(schema.programme.c.model)).scalar_one() not in models:
             return "the model is a new one, and nothing was solved for it yet"
         if self._library.terms(tx):
-            return "nothing was solved yet for the present roster, budget and welfare"
+            return "nothing was solved yet for the present roster, budget, welfare and promises"
         return "no policy can serve the present roster"
 
     def _in_use(self, tx: Connection) -> tuple[str | None, certificates.Numbers, certificates.Certificate | None]:
@@ -297,7 +297,7 @@ class Cycle:
         """
         with self._store.reading() as tx:
             row = decisions.plan_row(tx, plan)
-            words = self._library.model(tx, row.model)[1]
+            words = self._library.model(tx, row.model, row.step, row.known_event)[1]
             arms = roster.taking_part(tx, row.step, row.known_event)
             known, budget = know(tx, words, arms, row.step, row.known_event), json.loads(row.budget_json)
             inputs = decisions.Inputs(row.step, row.model, row.policy, row.seed, budget, known, row.known_event)
@@ -377,7 +377,7 @@ class Cycle:
         is_changed = terms(tx, row.step) != terms(tx, row.step, row.known_event)
         known = know(tx, words, roster.taking_part(tx, row.step), row.step)
         found = decisions.changes(rows, known, words, beliefs=same)
-        found = [Fault("", "the budget or the welfare was changed"), *found] if is_changed else found
+        found = [Fault("", "the budget, the welfare or a promise was changed"), *found] if is_changed else found
         return found if same else [Fault("", "another model was adopted"), *found]
 
     def changed_since(self, plan: int) -> list[Fault]:
@@ -546,7 +546,7 @@ def store_policy(tx: Connection, model: str, body: bytes, facts: Mapping[str, An
     content = {"policy": digest, "method": facts["method"], "certificate": facts["certificate"]}
     event = append(tx, "solved", who, content)
     if tx.execute(select(table.c.digest).where(table.c.digest == digest)).first() is not None:
-        change_rows(tx, table, [{"digest": digest, "event": event}])
+        change_rows(tx, table, [{"digest": digest, "facts_json": ledger.as_text(facts), "event": event}])
     else:
         row = {"digest": digest, "model": model, "body": body, "facts_json": ledger.as_text(facts)}
         add_rows(tx, table, [row | {"at": ledger.now(), "event": event}])

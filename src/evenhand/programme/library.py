@@ -9,13 +9,13 @@ from sqlalchemy import Connection, select
 from evenhand.errors import InvalidInputError
 from evenhand.model import CoupledMDP
 from evenhand.planning import Plan, load_plan
-from evenhand.programme import certificates, roster, schema
-from evenhand.programme.ledger import Result, answered, as_text, once
-from evenhand.programme.named_model import Words, from_bytes, of_roster, with_kinds
+from evenhand.programme import roster, schema
+from evenhand.programme.ledger import Result, answered, as_text, digest_of, once
+from evenhand.programme.named_model import Words, from_bytes, of_roster, with_kinds, with_promises
 from evenhand.programme.settings import setting
 from evenhand.programme.store import Store
 
-TERMS = ("budget", "welfare")
+TERMS = ("budget", "welfare", "max_wait")
 """Settings that policies are solved for."""
 
 T = TypeVar("T")
@@ -51,27 +51,31 @@ class Library:
         self._models: Cache[tuple[CoupledMDP, Words]] = Cache()
         self._policies: Cache[Plan] = Cache()
 
-    def model(self, tx: Connection, digest: str | None = None, step: int | None = None) -> tuple[CoupledMDP, Words]:
-        """Return a model with its names, and with the budget and the groups that were settled since.
+    def model(
+        self, tx: Connection, digest: str | None = None, step: int | None = None, event: int | None = None
+    ) -> tuple[CoupledMDP, Words]:
+        """Return a model with its names, and with the budget, promises and groups that were settled since.
 
         Args:
             tx: a transaction.
             digest: of the model; by default the one in use.
-            step: at which the budget holds; by default the present one.
+            step: at which they hold; by default the present one.
+            event: as of this event; by default now.
         """
         wanted = digest or str(tx.execute(select(schema.programme.c.model)).scalar_one())
-        budget, kinds = self.terms(tx, step).get("budget"), setting(tx, "kinds", 0) or []
-        key = wanted, as_text([budget, kinds])
+        terms, kinds = self.terms(tx, step, event), setting(tx, "kinds", 0) or []
+        budget, promises = terms.get("budget"), terms.get("max_wait", [])
+        key = wanted, as_text([budget, promises, kinds])
         known = self._models.get(key)
         if known is not None:
             return known
         body = tx.execute(select(schema.models.c.body).where(schema.models.c.digest == wanted)).scalar_one()
         model = with_kinds(from_bytes(body), kinds)
-        model = model if budget is None else model.with_budget(budget)
+        model = with_promises(model if budget is None else model.with_budget(budget), promises)
         return self._models.add(key, (model, Words(model)))
 
     def terms(self, tx: Connection, step: int | None = None, event: int | None = None) -> dict[str, Any]:
-        """Return the lasting changes in force at a step: budget and welfare, if they were changed.
+        """Return the lasting changes in force at a step: budget, welfare and promised waits, if they were changed.
 
         Args:
             tx: a transaction.
@@ -92,8 +96,9 @@ class Library:
         return self.terms(tx, step).get("welfare", own)
 
     def terms_digest(self, tx: Connection) -> str:
-        """Digest of budget and welfare in force; policies of others do not serve."""
-        return certificates.terms_of(self.model(tx)[0], self.welfare(tx))
+        """Digest of budget, welfare and promises in force; policies that were solved for others do not serve."""
+        terms = self.terms(tx)
+        return digest_of([terms.get("budget"), self.welfare(tx), terms.get("max_wait")])
 
     def policy(self, tx: Connection, digest: str) -> Plan:
         """Return a policy with the problem it was solved for."""

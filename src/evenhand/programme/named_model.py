@@ -10,14 +10,14 @@ import io
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from evenhand.errors import Fault, ModelError, nearest
 from evenhand.model import CoupledMDP, quoted
 from evenhand.model.io import load, to_npz
-from evenhand.typing import Ints
+from evenhand.typing import Array, Ints
 
 if TYPE_CHECKING:
     from evenhand.programme.roster import RosterArm
@@ -45,7 +45,15 @@ def settle(problem: CoupledMDP) -> CoupledMDP:
         arm_names=(),
     )
     first: dict[tuple[str, str], int] = {}
-    arrays = (tables.transitions, tables.rewards, tables.usage, tables.num_states, tables.num_actions, problem.floors)
+    arrays: tuple[Array, ...] = (
+        tables.transitions,
+        tables.rewards,
+        tables.usage,
+        tables.num_states,
+        tables.num_actions,
+        problem.floors,
+    )
+    arrays = (*arrays, problem.max_waits)
     faults = []
     for block, name in enumerate(names_of(settled)):
         other = first.setdefault(name, block)
@@ -96,7 +104,23 @@ def with_kinds(model: CoupledMDP, kinds: Iterable[Sequence[str]]) -> CoupledMDP:
         counts=model.counts[taken],
         groups=groups,
         floors=model.floors[taken],
+        max_waits=model.max_waits[taken],
     )
+
+
+def with_promises(model: CoupledMDP, promises: Iterable[Mapping[str, Any]]) -> CoupledMDP:
+    """Return the model with promised waits, later ones over earlier ones.
+
+    Args:
+        model: a settled one.
+        promises: each with a state, steps or None, and perhaps a type and a group.
+
+    Raises:
+        InvalidInputError: an unknown state, type or group, or steps that are not a whole number.
+    """
+    for row in promises:
+        model = model.with_max_wait({row["state"]: row["steps"]}, type=row.get("type"), group=row.get("group"))
+    return model
 
 
 def of_roster(model: CoupledMDP, blocks: Sequence[int] | Ints, welfare: str | None = None) -> CoupledMDP:
@@ -115,6 +139,7 @@ def of_roster(model: CoupledMDP, blocks: Sequence[int] | Ints, welfare: str | No
         counts=counts[nonempty],
         groups=[model.groups[block] for block in nonempty.tolist()],
         floors=model.floors[nonempty],
+        max_waits=model.max_waits[nonempty],
         welfare=welfare,
     )
 

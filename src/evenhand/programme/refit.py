@@ -356,7 +356,7 @@ class Refits:
             known = know(tx, words, arms, step)
             inputs = self._cycle.inputs(tx, None, None)
             now = None if inputs is None else self._cycle.decide(tx, inputs)
-            welfare = self._library.welfare(tx)
+            welfare, terms = self._library.welfare(tx), self._library.terms_digest(tx)
         learned = learn(words, fit_families(words, log, prior, int(row.seed)), trust)
         problem = of_roster(learned.model, Words(learned.model).blocks_of(arms), welfare)
         solution = solve(problem, method=SolveMethod(METHOD, seconds=seconds), progress=progress, rng=int(row.seed))
@@ -367,7 +367,7 @@ class Refits:
         changed = [[old.arm, old.action, new.action] for old, new in pairs if old.action != new.action]
         worth = [self._worth_in(inputs, arms, problem), solution.welfare]
         content = {"before": row.model, "model": digest, "rows": len(log), "plan": changed, "welfare": worth}
-        content["why"], policy = list(why), policy_of(solution, arms)
+        content["why"], policy = list(why), policy_of(solution, arms, terms)
         return self._library.change(
             Refitted, "refit", request, key, lambda tx: _store(tx, learned, policy, content, who)
         )

@@ -255,6 +255,13 @@ def undo(one: "Programme", event: int, run: RunOptions, **options: Any) -> None:
 @command(
     option("--budget", "B,B,...", "Budget per step."),
     welfare_option,
+    option(
+        "--max-wait promises",
+        "STATE STEPS",
+        "Longest wait without service in a state; - for no promise.",
+        type=(str, str),
+        multiple=True,
+    ),
     option("--close", "GROUP INTO", "A group that closes, and where its arms go.", type=(str, str), multiple=True),
     option("--move", "ARM GROUP", "An arm that goes to another group.", type=(str, str), multiple=True),
     option("--from start", "STEP|DATE", "From when on; by default the present step."),
@@ -266,6 +273,7 @@ def undo(one: "Programme", event: int, run: RunOptions, **options: Any) -> None:
 def change(
     one: "Programme",
     budget: str | None,
+    promises: Sequence[tuple[str, str]],
     close: Sequence[tuple[str, str]],
     move: Sequence[tuple[str, str]],
     adopt: bool,
@@ -280,6 +288,7 @@ def change(
     """
     given: dict[str, Any] = {"welfare": run.welfare, "start": options.pop("start")}
     given |= {"budget": None if budget is None else read_amounts(budget), "close": dict(close)}
+    given["max_wait"] = [{"state": state, "steps": read_wait(steps)} for state, steps in promises]
     given["transfer"] = [{"arm": arm, "group": group} for arm, group in move]
     if adopt:
         adopted = one.change(given, **options)
@@ -539,6 +548,15 @@ def _plan_summary(found: "StoredPlan") -> Summary:
     notes = [f"used: {used}", *([f"note: {found.note}"] if found.note else [])]
     title = f"plan {found.id} of step {found.step}, {found.status}; {seen}"
     return _rows_summary(title, heads, shown, len(rows) - SHOWN, notes)
+
+
+def read_wait(text: str) -> int | None:
+    """Read a number of steps; None for -."""
+    if text == DASH:
+        return None
+    if not (text.isascii() and text.isdecimal() and len(text) < 10):
+        raise OptionError("--max-wait", f"expected a whole number of steps, or -, got {text!r}")
+    return int(text)
 
 
 def _change_summary(found: "ChangePreview") -> Summary:

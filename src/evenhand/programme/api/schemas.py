@@ -135,6 +135,7 @@ class ArmState(NewArm):
     """State of an arm."""
 
     state: Label
+    waiting: Whole = Field(default=0, description="Steps in promised states without service, so far.")
 
 
 class DecideRequest(Strict):
@@ -344,11 +345,21 @@ class TransferRow(Strict):
     type: Name | None = None
 
 
+class PromiseRow(Strict):
+    """A promised wait."""
+
+    state: Label
+    steps: Whole | None = Field(description="Longest wait without service; null for no promise.")
+    type: Name | None = None
+    group: Name | None = None
+
+
 class ChangeRequest(Strict):
     """A lasting change."""
 
     budget: Budget | None = Field(default=None, description="Amount per resource and step.")
     welfare: str | None = Field(default=None, max_length=200, description="Welfare.")
+    max_wait: list[PromiseRow] = Field(default_factory=list, max_length=1000)
     close: dict[Name, Name] = Field(
         default_factory=dict, max_length=1000, description="Groups that close, each with the group its arms go to."
     )
@@ -360,7 +371,7 @@ class ChangeRequest(Strict):
     @property
     def given(self) -> dict[str, Any]:
         """Arguments of `Programme.change`."""
-        return self.model_dump(exclude={"who", "why", "seconds"}, exclude_none=True)
+        return self.model_dump(exclude={"who", "why", "seconds"})
 
 
 class PreviewRequest(ChangeRequest):

@@ -58,19 +58,17 @@ def _settings(
     status, words = programme.status(), programme.vocabulary()
     refusal = refusal or layout.failure_of(job, "The effect was not computed")
     given = job.arguments["given"] if job is not None and job.kind == "change" else {}
-    moved = (given.get("transfer") or [{}])[0]
-    names = ("close", "into", "arm", "group", "start", "welfare")
-    typed: dict[str, Any] = {name: form.text(name) if form else "" for name in names} | {"budget": {}}
-    if given:
-        typed = {
-            "budget": given.get("budget") or {},
-            "welfare": given.get("welfare", ""),
-            "start": given.get("start", ""),
+    names = ("close", "into", "arm", "group", "start", "welfare", "state", "steps", "of")
+    typed: dict[str, Any] = {name: form.text(name) if form else "" for name in names}
+    typed |= {name: value for name, value in given.items() if name in ("start", "welfare") and value is not None}
+    typed |= (given.get("transfer") or [{}])[0] | {"budget": given.get("budget") or {}}
+    typed["close"], typed["into"] = next(iter(given.get("close", {}).items()), (typed["close"], typed["into"]))
+    for row in given.get("max_wait", []):
+        typed |= {
+            "state": row["state"],
+            "steps": "" if row["steps"] is None else row["steps"],
+            "of": row["group"] or "",
         }
-        typed |= {"close": "", "into": ""} | dict(
-            zip(("close", "into"), next(iter(given["close"].items()), ()), strict=False)
-        )
-        typed |= {"arm": moved.get("arm", ""), "group": moved.get("group", "")}
     typed["welfare"] = typed["welfare"] or status.welfare
     day = words.day(status.step)
     is_done = job is not None and job.kind == "change" and job.answer is not None
@@ -81,6 +79,7 @@ def _settings(
         "budget": status.budget,
         "welfares": list((NAMES | {status.welfare: f"{NAMES.get(status.welfare, status.welfare)}, as now"}).items()),
         "groups": list(dict.fromkeys([*status.groups, *programme.model().group_names])),
+        "states": list(dict.fromkeys(name for own in Words(programme.model()).states for name in own)),
         "typed": typed,
         "effect": _effect(ChangePreview.of(job.answer), words) if is_done and job is not None and job.answer else None,
         "given": json.dumps(given),
@@ -118,6 +117,14 @@ def _given(programme: Programme, form: Form) -> dict[str, Any]:
     status = programme.status()
     given: dict[str, Any] = {"budget": form.budget(status.budget), "start": form.text("start") or None}
     given["welfare"] = form.text("welfare") if form.text("welfare") not in ("", status.welfare) else None
+    steps = form.text("steps")
+    is_number = steps.isascii() and steps.isdecimal() and len(steps) < 10
+    promise = {
+        "state": form.text("state"),
+        "steps": int(steps) if is_number else None,
+        "group": form.text("of") or None,
+    }
+    given["max_wait"] = [promise] if form.text("state") else []
     given["close"] = {form.text("close"): form.text("into")} if form.text("close") else {}
     arm = {"arm": form.text("arm"), "group": form.text("group") or None}
     return given | {"transfer": [arm] if form.text("arm") else []}
