@@ -166,7 +166,7 @@ def read_span(tx: Connection, first: int | None, last: int | None, event: int | 
     last = ended if last is None else check_step(last)
     if not begun <= first <= last <= ended:
         raise InvalidInputError(
-            f"audit: steps {first} to {last} are not a window of accepted steps, which are {begun} to {ended}"
+            f"audit: steps {first} to {last} are not a window of accepted ones, which are steps {begun} to {ended}"
         )
     arms = [
         arm

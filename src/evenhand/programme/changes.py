@@ -24,7 +24,6 @@ from sqlalchemy import Connection, Table, or_, select
 
 from evenhand.errors import ConflictError, Fault, InvalidInputError, ModelError, NotApplicableError
 from evenhand.model import SHOWN_FAULTS, CoupledMDP, quoted, read_welfare
-from evenhand.model.labels import quantity
 from evenhand.planning import SolveMethod
 from evenhand.planning.promises import check_promises
 from evenhand.planning.solve import solve
@@ -177,7 +176,7 @@ class Changes:
         step = change.from_step
         arms, (model, words) = roster.taking_part(tx, step), self._library.model(tx, step=step)
         if not arms:
-            raise InvalidInputError(f"no arm takes part at {vocabulary_of(tx).name(step)}")
+            raise InvalidInputError(f"no arm takes part at {vocabulary_of(tx).the(step)}")
         welfare = change.welfare or self._library.welfare(tx, step)
         changed = with_kinds(model if change.budget is None else model.with_budget(change.budget), kinds)
         changed = with_promises(changed, change.max_wait or [])
@@ -358,7 +357,7 @@ def _rows_of(tx: Connection, table: Table, event: int) -> list[tuple[int, int | 
 
 def _check_unused(tx: Connection, row: Any) -> None:
     """Refuse to undo an event on which later ones rest."""
-    present, name = roster.present_step(tx), vocabulary_of(tx).name
+    present, name = roster.present_step(tx), vocabulary_of(tx).the
     arms, plans, decided = schema.arms, schema.plans, schema.decisions
     rest, advice = [], "Undo first:"
     if row.kind == "accepted":
@@ -413,7 +412,7 @@ def _step(start: object, words: Vocabulary, present: int, faults: list[Fault]) -
         step = words.step_of(step)
     if isinstance(step, bool) or not isinstance(step, int) or not present <= step <= roster.MOST_STEP:
         expected = "a step, or a date if the programme has a calendar"
-        message = f"expected {expected}, not before {words.name(present)}, the present one; got {str(start)[:40]!r}"
+        message = f"expected {expected}, not before {words.the(present)}, the present one; got {str(start)[:40]!r}"
         faults.append(Fault("start", message))
         return present
     return step
@@ -474,11 +473,9 @@ def _kinds(
 
 def _sentences(change: LastingChange, arms: Sequence[roster.RosterArm], words: Vocabulary) -> list[str]:
     """The change in the words of the programme."""
-    name, found = words.name(change.from_step), []
-    since = f"From {'the ' if ' of ' in name else ''}{name} on"
+    since, found = f"From {words.the(change.from_step)} on", list[str]()
     if change.budget is not None:
-        amounts = [f"{quantity(many)} {_noun(words, name, many)}" for name, many in change.budget.items()]
-        found.append(f"{since} there are {' and '.join(amounts)} per {words.step.one}")
+        found.append(f"{since} there are {words.share(change.budget)} per {words.step.one}")
     if change.welfare is not None:
         found.append(f"{since} the welfare is {change.welfare}")
     for row in change.max_wait or []:
@@ -492,11 +489,6 @@ def _sentences(change: LastingChange, arms: Sequence[roster.RosterArm], words: V
     alone = [(name, kind, group) for name, kind, group in change.transfers if was[name].group not in change.closed]
     found += [f"{since} {name} is in {group}, of type {kind}" for name, kind, group in alone[:20]]
     return found + ([f"and {len(alone) - 20} more are transferred"] if len(alone) > 20 else [])
-
-
-def _noun(words: Vocabulary, name: str, many: float) -> str:
-    noun = words.resource(name)
-    return noun.one if many == 1 else noun.many
 
 
 def _effects(

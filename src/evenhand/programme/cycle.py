@@ -226,7 +226,7 @@ class Cycle:
         """Return all that a plan for the present step depends on; None if no policy can serve the roster."""
         present = roster.present_step(tx)
         if step is not None and roster.check_step(step) != present:
-            raise ConflictError(f"step {step} is not the present step, which is {present}")
+            raise ConflictError(f"step {step} is not the present one, which is step {present}")
         arms = self._library.present(tx)
         policy = self._serving(tx, certificates.numbers_of(arms))
         if policy is None:
@@ -325,7 +325,9 @@ class Cycle:
             ConflictError: the plan was accepted or superseded already, or something changed since; states what.
         """
         none = overrides is None or (isinstance(overrides, (list, tuple)) and not overrides)
-        table = None if none else roster.read_rows(overrides, "overrides", ["arm", "action", "why"])
+        table = (
+            None if none else roster.read_rows(self._library.table(overrides), "overrides", ["arm", "action", "why"])
+        )
         request = [plan, None if table is None else table.columns]
 
         def do(tx: Connection) -> decisions.Accepted:
@@ -407,7 +409,8 @@ class Cycle:
             TableError: with every fault and its row; nothing is stored then.
             ConflictError: with the code `same-as-earlier`, if it looks like the table of the step before.
         """
-        table, said = roster.read_rows(rows, "records", ["arm", "action"], ragged=True), check_text(source, "source")
+        said = check_text(source, "source")
+        table = roster.read_rows(self._library.table(rows), "records", ["arm", "action"], ragged=True)
         request = [table.columns, said]
 
         def do(tx: Connection) -> Recorded:

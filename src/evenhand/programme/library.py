@@ -4,16 +4,18 @@ from collections import OrderedDict
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any, Generic, TypeVar
 
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection, func, or_, select
 
 from evenhand.errors import InvalidInputError
-from evenhand.model import CoupledMDP
+from evenhand.model import CoupledMDP, as_table
+from evenhand.model.io.text_table import Table
 from evenhand.planning import Plan, load_plan
 from evenhand.programme import roster, schema
 from evenhand.programme.ledger import Result, answered, as_text, digest_of, once
 from evenhand.programme.named_model import Words, from_bytes, of_roster, with_kinds, with_promises
 from evenhand.programme.settings import setting
 from evenhand.programme.store import Store
+from evenhand.programme.vocabulary import NOUNS, Vocabulary, has_own_heads
 
 TERMS = ("budget", "welfare", "max_wait")
 """Settings that policies are solved for."""
@@ -99,6 +101,31 @@ class Library:
         """Digest of budget, welfare and promises in force; policies that were solved for others do not serve."""
         terms = self.terms(tx)
         return digest_of([terms.get("budget"), self.welfare(tx), terms.get("max_wait")])
+
+    def vocabulary(self, tx: Connection, most: int = 500) -> Vocabulary:
+        """Return the words and the calendar, with the names that contain a term of the library.
+
+        Args:
+            tx: a transaction.
+            most: number of names of arms.
+        """
+        found = Vocabulary.read(setting(tx, "words", 0))
+        if found.is_plain:
+            return found
+        name, (model, words) = schema.arms.c.name, self.model(tx)
+        has_term = or_(*(func.lower(name).like(f"%{term}%") for term in NOUNS))
+        names = list(tx.execute(select(name).where(has_term).distinct().limit(most)).scalars())
+        names += [tx.execute(select(schema.programme.c.name)).scalar_one(), *model.resource_names]
+        names += [name for each in (words.blocks, words.states, words.actions) for listed in each for name in listed]
+        return found.with_names(names)
+
+    def table(self, given: Any) -> Table:
+        """Return a table whose heads are the library's terms or the programme's own, with the library's."""
+        table = as_table(given)
+        if not has_own_heads(table):
+            return table
+        with self.store.reading() as tx:
+            return self.vocabulary(tx).columns(table)
 
     def policy(self, tx: Connection, digest: str) -> Plan:
         """Return a policy with the problem it was solved for."""

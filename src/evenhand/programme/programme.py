@@ -16,7 +16,7 @@ from typing import Any
 from sqlalchemy import Connection, select
 
 from evenhand.errors import Fault, InvalidInputError, TableError
-from evenhand.model import CoupledMDP, read_welfare
+from evenhand.model import CoupledMDP, as_table, read_welfare
 from evenhand.model.io import load
 from evenhand.model.io.text_table import Table
 from evenhand.model.welfare import DEFAULT
@@ -181,13 +181,14 @@ class Programme:
         if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed <= MOST_SEED:
             raise InvalidInputError(f"seed: expected a whole number from 0 to {MOST_SEED}, got {seed!r}")
         settled, chosen = settle(problem), welfare or problem.welfare
-        newcomers, blocks = read_newcomers(settled, roster), Words(settled).blocks
+        vocabulary = Vocabulary.read(words or {}).check_resources(settled.resource_names)
+        newcomers, blocks = read_newcomers(settled, vocabulary.columns(as_table(roster))), Words(settled).blocks
         read_welfare(of_roster(settled, [blocks[new.type, new.group] for new in newcomers]), chosen)
-        vocabulary = Vocabulary.read(words or {})
         past = None
         if history is not None:
             arms = [RosterArm(id, new.name, new.type, new.group, 0, None, None) for id, new in enumerate(newcomers, 1)]
-            past = past_records.read_past(_past_table(history), arms, Words(settled), vocabulary)
+            table = _past_table(vocabulary.columns(as_table(history)))
+            past = past_records.read_past(table, arms, Words(settled), vocabulary)
         called = check_text(name or _called(address), "name")
         programme = cls(Store.create(address))
         digest, body = to_bytes(settled)
@@ -314,7 +315,7 @@ class Programme:
     def vocabulary(self) -> Vocabulary:
         """Return the words and the calendar of the programme."""
         with self.store.reading() as tx:
-            return vocabulary_of(tx)
+            return self.library.vocabulary(tx)
 
     # Changing
 
@@ -331,7 +332,8 @@ class Programme:
         """
 
         def do(tx: Connection) -> WordsSet:
-            found = Vocabulary.read({**setting(tx, "words", 0), **words}).to_dict()
+            read = Vocabulary.read({**setting(tx, "words", 0), **words})
+            found = read.check_resources(self.library.model(tx)[0].resource_names).to_dict()
             event = append(tx, "worded", who, found)
             add_setting(tx, "words", found, 0, event)
             return WordsSet(event, found)
@@ -350,7 +352,7 @@ class Programme:
         Raises:
             TableError: with every fault and its row.
         """
-        table = roster.read_rows(rows, "roster", ["arm"])
+        table = roster.read_rows(self.library.table(rows), "roster", ["arm"])
         request = [table.columns, step]
 
         def read(tx: Connection) -> list[Newcomer]:
@@ -420,7 +422,7 @@ class Programme:
             TableError: with every fault and its row; nothing is stored then.
             ConflictError: with the code `same-as-earlier`, if it looks like the table of an earlier step.
         """
-        table = roster.read_rows(rows, "observations", ["arm", "state"], ragged=True)
+        table = roster.read_rows(self.library.table(rows), "observations", ["arm", "state"], ragged=True)
         said = check_text(source, "source")
         columns = table.columns
         request = [columns, said, step]
@@ -465,7 +467,7 @@ class Programme:
         Raises:
             TableError: with every fault and its row; nothing is stored then.
         """
-        table, said = _past_table(rows), check_text(source, "source")
+        table, said = _past_table(self.library.table(rows)), check_text(source, "source")
 
         def read(tx: Connection) -> past_records.PastRecords:
             return past_records.read_past(

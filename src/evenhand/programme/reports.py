@@ -144,7 +144,7 @@ def read_observations(
         if isinstance(state, str):
             return [state]
         if row.step > present:
-            return [f"step {row.step} is still to come; the present one is {present}"]
+            return [f"step {row.step} is still to come; the present one is step {present}"]
         return row, words.states[block][state]
 
     return _read_reports(table, arms, usual, read, ["state"])
@@ -213,7 +213,7 @@ def question_records(tx: Connection, found: "Sequence[Record]", differing: int, 
 
 
 def _raise_same(tx: Connection, rows: int, step: int, earlier: int) -> None:
-    name = vocabulary_of(tx).name
+    name = vocabulary_of(tx).the
     raise ConflictError(
         f"all {rows} rows say the same as those of {name(earlier)}. Is it the file of {name(step)}? If so, confirm it",
         code="same-as-earlier",

@@ -14,6 +14,7 @@ import pytest
 from evenhand.programme import Programme, audit, refit
 from evenhand.programme.audit import _inequality
 from evenhand.programme.audit_report import _is_outside
+from evenhand.programme.vocabulary import Vocabulary
 from evenhand.programme.web import arms_page, counterfactual_page, render
 
 HTML = {"Accept": "text/html"}
@@ -129,11 +130,11 @@ def test_the_page_of_an_arm_has_the_open_plan_and_how_old_its_condition_is(clien
     rows = programme.plan_of(number).rows
     page = look(client, f"/arms/one?arm={rows[0].arm}")
     assert f"{rows[0].action}, not yet accepted" in page
-    assert "Served 0 of" in page
+    assert "Served 0 times in" in page
     programme.accept(number, who="Ada")
     told = look(client, f"/arms/one?arm={rows[0].arm}")
-    assert "one step ago" in told
-    assert "of 1 step" in told
+    assert "1 step ago" in told
+    assert "times in 1 step" in told
 
 
 def test_the_log_says_who_wrote_it(client, programme):
@@ -187,8 +188,9 @@ def test_a_difference_is_one_that_can_be_seen():
                 {"step": 1, "state": "worn", "seen": None, "served": True},
             ],
             ("fine", "worn"),
+            Vocabulary(),
         ),
-        lambda name: arms_page.states_svg(name, [], ("fine",)),
+        lambda name: arms_page.states_svg(name, [], ("fine",), Vocabulary()),
     ],
 )
 def test_figures_are_images_with_an_escaped_label(svg):

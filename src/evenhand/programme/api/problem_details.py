@@ -22,6 +22,7 @@ from starlette.types import Scope
 
 from evenhand import errors
 from evenhand.errors import EvenhandError, Fault
+from evenhand.programme.vocabulary import Vocabulary
 from evenhand.programme.web.render import VIEWS, Frame, render
 
 MEDIA_TYPE = "application/problem+json"
@@ -67,6 +68,11 @@ class ErrorView:
     status: int = 200
     code: str = ""
     """Code of the error."""
+
+    def in_words(self, words: Vocabulary) -> "ErrorView":
+        """Return the same error in the words of a programme."""
+        texts = words.say(self.title), tuple(map(words.say, self.faults)), words.say(self.next)
+        return ErrorView(*texts, self.status, self.code)
 
 
 class RequestError(Exception):
@@ -140,8 +146,20 @@ class RequestError(Exception):
             return RedirectResponse("/login", 303)
         view = ErrorView(self.title, tuple(map(str, self.faults)) or (self.detail,), self.advice)
         frame = Frame("evenhand", "", () if self.status == 401 else VIEWS)
-        page = render("refusal.html", {"title": self.title, "frame": frame, "refusal": view})
+        words = _vocabulary(scope) if self.status in (404, 409, 422) else Vocabulary()
+        page = render(
+            "refusal.html", {"title": self.title, "frame": frame, "refusal": view.in_words(words), "words": words}
+        )
         return HTMLResponse(page, self.status, {k: v for k, v in self.headers.items() if k != "WWW-Authenticate"})
+
+
+def _vocabulary(scope: Scope) -> Vocabulary:
+    """Return the words of the programme that is served; the library's own if its database is unreachable."""
+    try:
+        words: Vocabulary = scope["app"].state.service.programme.vocabulary()
+    except EvenhandError:
+        return Vocabulary()
+    return words
 
 
 def status_of(error: EvenhandError) -> int:

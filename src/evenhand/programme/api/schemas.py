@@ -272,6 +272,33 @@ class BoundsRequest(Who):
     records: int | None = Field(default=None, ge=1, lt=2**31, description="Reports between two tests.")
 
 
+Word: TypeAlias = Annotated[str, Field(max_length=80, description="One word, or singular and plural: person, people.")]
+
+
+class ProgrammeWords(Strict):
+    """Words and calendar of a programme."""
+
+    arm: Word
+    group: Word
+    step: Word
+    value: Word = Field(description="Meaning of a reward, such as weeks on treatment.")
+    resources: dict[str, Word] = Field(description="By the name of the resource in the model.")
+    start: str | None = Field(description="First day of step 0; null without a calendar.")
+    period: str | None = Field(description="Length of a step: day, week, month, quarter or year.")
+
+
+class WordsRequest(Who):
+    """Words and calendar; what is absent stays as it is, and null stands for the library's own."""
+
+    arm: Word | None = None
+    group: Word | None = None
+    step: Word | None = None
+    value: Word | None = None
+    resources: dict[Name, Word] | None = Field(default=None, max_length=1000)
+    start: str | None = Field(default=None, max_length=10, description="First day of step 0, such as 2026-06-29.")
+    period: Literal["day", "week", "month", "quarter", "year"] | None = None
+
+
 class JoinRequest(Who):
     """Arms that are to take part."""
 

@@ -256,7 +256,9 @@ def propose_table(form: Form, known: Mapping[str, Collection[str]], words: Vocab
         file = Path(folder) / f"table{suffix if suffix in EXCEL else '.csv'}"
         file.write_bytes(body)
         raw = read_raw(file)
-    roles = guess_roles(raw.frame.columns, {})
+    heads = {words.head(role).casefold(): role for role in ("arm", "group", "state")}
+    own = {heads[name.casefold()]: name for name in raw.frame.columns if name.casefold() in heads}
+    roles = own | guess_roles(raw.frame.columns, own)
     wanted = [role for role in ("arm", "time", *known) if role in roles]
     if "arm" not in roles or not known.keys() & roles.keys():
         listed = ", ".join(raw.frame.columns)

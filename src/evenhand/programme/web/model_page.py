@@ -83,14 +83,18 @@ def _view(programme: Programme) -> dict[str, Any]:
     """
     problem, _, _ = programme.present_problem()
     found, fits, model = check(problem, problem.welfare), programme.refits(), programme.status().model
-    words = Words(programme.model())
+    words, own = Words(programme.model()), programme.vocabulary()
     adopted, offer = [one for one in fits if one.adopted_event is not None], programme.offered()
     shown = next((one for one in fits if offer is not None and one.id == offer.refit), fits[0] if fits else None)
     return {
-        "check": Section("What the model says", facts=[(name.capitalize(), text) for name, text in found.facts]),
-        "notes": [str(note) for note in found.notes],
+        "check": own.summary(
+            Section("What the model says", facts=[(name.capitalize(), text) for name, text in found.facts])
+        ),
+        "notes": [own.say(str(note)) for note in found.notes],
         "types": [
-            replace(arm_summary(words.model.arms[block]), title=name if name == group else f"{name}, {group}")
+            own.summary(
+                replace(arm_summary(words.model.arms[block]), title=name if name == group else f"{name}, {group}")
+            )
             for (name, group), block in words.blocks.items()
         ],
         "fit": _fit(shown, model, programme.current_plan()) if shown else None,

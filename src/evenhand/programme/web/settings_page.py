@@ -1,4 +1,4 @@
-"""Settings: lasting changes with their effects, past records, and undo."""
+"""Settings: words and calendar, lasting changes with their effects, past records, and undo."""
 
 import json
 from typing import Any
@@ -16,7 +16,7 @@ from evenhand.programme.api.service import service_of
 from evenhand.programme.changes import ChangePreview
 from evenhand.programme.named_model import Words
 from evenhand.programme.programme import Programme
-from evenhand.programme.vocabulary import Vocabulary
+from evenhand.programme.vocabulary import NOUNS, PERIODS, Vocabulary
 from evenhand.programme.web import layout
 from evenhand.programme.web.counterfactual_page import NAMES, compared
 from evenhand.programme.web.forms import Form, propose_table, refusal_of
@@ -25,6 +25,9 @@ from evenhand.report.format import number
 from evenhand.report.summary import Section, table
 
 router = APIRouter(include_in_schema=False)
+
+FIELDS = (*NOUNS, "value", "start", "period")
+"""Fields of the form of words, besides one per resource."""
 
 KINDS = {
     "observed": "conditions",
@@ -72,8 +75,10 @@ def _settings(
     typed["welfare"] = typed["welfare"] or status.welfare
     day = words.day(status.step)
     is_done = job is not None and job.kind == "change" and job.answer is not None
+    own = words.to_dict() | {"resources": {name: str(words.resource(name)) for name in status.budget}}
     view = {
-        "words": words,
+        "own": _words(form) if form is not None and form.texts("word") else own,
+        "periods": list(PERIODS),
         "step": status.step,
         "day": None if day is None else day.isoformat(),
         "budget": status.budget,
@@ -87,6 +92,24 @@ def _settings(
     }
     work = layout.work_of(job, "The effect of the change is being computed", "/settings")
     return layout.show(request, "settings", "Settings", refusal, form, view=view, job=work, sent=sent)
+
+
+def _words(form: Form) -> dict[str, Any]:
+    own = dict(zip(form.texts("resource"), form.texts("word"), strict=False))
+    return {name: form.text(name) for name in FIELDS} | {"resources": own}
+
+
+@router.post("/settings/words")
+def set_words(request: Request, form: layout.Sending) -> Response:
+    """Change words and calendar."""
+    programme, given = layout.programme_of(request), _words(form)
+    given["resources"] = {name: word for name, word in given["resources"].items() if word and word != name}
+
+    def write(**by: Any) -> int:
+        programme.set_words(given, **by)
+        return programme.status().events
+
+    return _submit(request, form, "The words stay as they were", write)
 
 
 def _effect(found: ChangePreview, words: Vocabulary) -> Section:

@@ -83,6 +83,19 @@ def set_bounds(payload: schemas.BoundsRequest, request: Request, key: Key = None
     return written(request, payload.who, key, lambda programme, **by: programme.set_bounds(bounds, **by))
 
 
+@router.get("/words", response_model=schemas.ProgrammeWords, responses=schemas.refusals())
+def show_words(request: Request) -> JSONResponse:
+    """Words and calendar of the programme; fields of other answers stay as they are."""
+    return JSONResponse(service_of(request).programme.vocabulary().to_dict())
+
+
+@router.put("/words", response_model=schemas.ProgrammeWords, responses=schemas.refusals(409))
+def set_words(payload: schemas.WordsRequest, request: Request, key: Key = None) -> JSONResponse:
+    """Change words or the calendar of the programme; what is absent stays."""
+    words = payload.model_dump(exclude={"who"}, exclude_unset=True)
+    return written(request, payload.who, key, lambda programme, **by: programme.set_words(words, **by))
+
+
 @router.get("/events", response_model=schemas.EventList, responses=schemas.refusals())
 def list_events(
     request: Request,
