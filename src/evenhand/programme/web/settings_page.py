@@ -62,7 +62,8 @@ def _settings(
     refusal = refusal or layout.failure_of(job, "The effect was not computed")
     given = job.arguments["given"] if job is not None and job.kind == "change" else {}
     names = ("close", "into", "arm", "group", "start", "welfare", "state", "steps", "of")
-    typed: dict[str, Any] = {name: form.text(name) if form else "" for name in names}
+    is_words = form is not None and bool(form.texts("word"))
+    typed: dict[str, Any] = {name: form.text(name) if form and not is_words else "" for name in names}
     typed |= {name: value for name, value in given.items() if name in ("start", "welfare") and value is not None}
     typed |= (given.get("transfer") or [{}])[0] | {"budget": given.get("budget") or {}}
     typed["close"], typed["into"] = next(iter(given.get("close", {}).items()), (typed["close"], typed["into"]))
@@ -77,7 +78,7 @@ def _settings(
     is_done = job is not None and job.kind == "change" and job.answer is not None
     own = words.to_dict() | {"resources": {name: str(words.resource(name)) for name in status.budget}}
     view = {
-        "own": _words(form) if form is not None and form.texts("word") else own,
+        "own": _words(form) if form is not None and is_words else own,
         "periods": list(PERIODS),
         "step": status.step,
         "day": None if day is None else day.isoformat(),
@@ -88,7 +89,7 @@ def _settings(
         "typed": typed,
         "effect": _effect(ChangePreview.of(job.answer), words) if is_done and job is not None and job.answer else None,
         "given": json.dumps(given),
-        "log": [one | {"text": one["said"] or KINDS[one["kind"]]} for one in programme.changes.recent()],
+        "log": [one | {"text": one["said"] or words.say(KINDS[one["kind"]])} for one in programme.changes.recent()],
     }
     work = layout.work_of(job, "The effect of the change is being computed", "/settings")
     return layout.show(request, "settings", "Settings", refusal, form, view=view, job=work, sent=sent)
