@@ -239,7 +239,7 @@ class Cycle:
     def decide(self, tx: Connection, inputs: decisions.Inputs) -> Decisions:
         """Compute the decisions that follow from some inputs."""
         policy, words = self._library.policy(tx, inputs.policy), self._library.model(tx, inputs.model)[1]
-        return decisions.decide(policy, inputs, words)
+        return decisions.decide(policy, inputs, words, self._library.evidence(tx, inputs.model))
 
     def plan_of(self, plan: int) -> decisions.StoredPlan:
         """A plan with all its arms.

@@ -1,9 +1,11 @@
 """Models and policies of a programme, by digest, with a cache of those read last; changes under idempotency keys."""
 
+import json
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any, Generic, TypeVar
 
+import numpy as np
 from sqlalchemy import Connection, func, or_, select
 
 from evenhand.errors import InvalidInputError
@@ -16,6 +18,7 @@ from evenhand.programme.named_model import Words, from_bytes, of_roster, with_ki
 from evenhand.programme.settings import setting
 from evenhand.programme.store import Store
 from evenhand.programme.vocabulary import NOUNS, Vocabulary, has_own_heads
+from evenhand.typing import Ints
 
 TERMS = ("budget", "welfare", "max_wait")
 """Settings that policies are solved for."""
@@ -52,6 +55,7 @@ class Library:
         self.store = store
         self._models: Cache[tuple[CoupledMDP, Words]] = Cache()
         self._policies: Cache[Plan] = Cache()
+        self._evidence: Cache[Ints] = Cache()
 
     def model(
         self, tx: Connection, digest: str | None = None, step: int | None = None, event: int | None = None
@@ -101,6 +105,35 @@ class Library:
         """Digest of budget, welfare and promises in force; policies that were solved for others do not serve."""
         terms = self.terms(tx)
         return digest_of([terms.get("budget"), self.welfare(tx), terms.get("max_wait")])
+
+    def evidence(self, tx: Connection, digest: str) -> Ints:
+        """(block, state, action) number of observations behind a model, -1 if unknown.
+
+        They are those of the fit that the programme began with, and those of the refit by which the model was made.
+        """
+        words = self.model(tx, digest)[1]
+        key = digest, len(words.model.tables)  # groups may have been added
+        if (known := self._evidence.get(key)) is not None:
+            return known
+        counts = np.full(words.model.tables.rewards.shape, -1, dtype=np.int64)
+        query = select(schema.refits.c.facts_json).where(schema.refits.c.model == digest)
+        facts = tx.execute(query.order_by(schema.refits.c.id.desc()).limit(1)).scalar()
+        moved = (
+            {}
+            if facts is None
+            else {(m["type"], m["state"], m["action"]): m["seen"] for m in json.loads(facts)["moved"]}
+        )
+        refitted = {kind for kind, _, _ in moved}
+        created = setting(tx, "evidence", 0) or {}
+        for block, (label, kind) in enumerate(zip(words.model.tables.labels, words.fit_types, strict=True)):
+            fitted = created.get(label[0])
+            if fitted is None and kind not in refitted:
+                continue
+            for s, state in enumerate(words.states[block]):
+                for a, action in enumerate(words.actions[block]):
+                    first = 0 if fitted is None else fitted.get(state, {}).get(action, 0)
+                    counts[block, s, a] = first + moved.get((kind, state, action), 0)
+        return self._evidence.add(key, counts)
 
     def vocabulary(self, tx: Connection, most: int = 500) -> Vocabulary:
         """Return the words and the calendar, with the names that contain a term of the library.

@@ -15,13 +15,14 @@ from typing import Any
 
 from sqlalchemy import Connection, select
 
-from evenhand.errors import Fault, InvalidInputError, TableError
+from evenhand.errors import Fault, InvalidInputError, ModelError, TableError
+from evenhand.fitting import Named, load_posterior, matched, posterior_path
 from evenhand.model import CoupledMDP, as_table, read_welfare
 from evenhand.model.io import load
 from evenhand.model.io.text_table import Table
 from evenhand.model.welfare import DEFAULT
 from evenhand.programme import ledger, past_records, reports, roster, schema
-from evenhand.programme.audit import Audits
+from evenhand.programme.audit import Audits, read_need
 from evenhand.programme.changes import Changes
 from evenhand.programme.counterfactuals import Counterfactuals
 from evenhand.programme.cycle import Cycle
@@ -101,6 +102,9 @@ class Status(Result):
     events: int
     """Number of events: the version of the store."""
 
+    need: tuple[str, ...]
+    """States of need that were set, in every type or as "type: state"; empty by default."""
+
 
 class Programme:
     """A running programme in its store.
@@ -141,6 +145,7 @@ class Programme:
         self.preview_change, self.change, self.undo = changes.preview_change, changes.change, changes.undo
         self.audits = audits = Audits(self.library)
         self.audit, self.books, self.in_need = audits.audit, audits.books, audits.in_need
+        self.need, self.set_need = audits.need, audits.set_need
         self.refitting = refits = Refits(self.library, cycle)
         self.refit, self.adopt, self.decline, self.refits = refits.refit, refits.adopt, refits.decline, refits.refits
         self.offered, self.offer_refit = refits.offered, refits.offer_refit
@@ -159,6 +164,8 @@ class Programme:
         seed: int = 0,
         words: Mapping[str, Any] | None = None,
         history: Any = None,
+        need: Sequence[str] = (),
+        posterior: Named | str | Path | None = None,
         who: str = "",
     ) -> "Programme":
         """Begin a programme; nothing is left behind where something is wrong.
@@ -172,6 +179,9 @@ class Programme:
             seed: of all draws.
             words: fields of `Vocabulary`: the programme's own words and its calendar.
             history: past records, as of `import_history`.
+            need: states in which an arm is in need, as of `set_need`.
+            posterior: posterior of a fitted model, whose numbers of observations reasons state; by default the file
+                beside a model file, if the model is still its mean.
             who: author, written into the event.
 
         Raises:
@@ -189,6 +199,8 @@ class Programme:
             arms = [RosterArm(id, new.name, new.type, new.group, 0, None, None) for id, new in enumerate(newcomers, 1)]
             table = _past_table(vocabulary.columns(as_table(history)))
             past = past_records.read_past(table, arms, Words(settled), vocabulary)
+        states = read_need(Words(settled), need)
+        evidence = _observations(problem, model if posterior is None else posterior)
         called = check_text(name or _called(address), "name")
         programme = cls(Store.create(address))
         digest, body = to_bytes(settled)
@@ -201,6 +213,10 @@ class Programme:
             event = append(tx, "created", who, content)  # after the row that counts events; its rows belong to it, too
             _join(tx, newcomers, 0, event)
             add_setting(tx, "words", vocabulary.to_dict(), 0, event)
+            if states:
+                add_setting(tx, "need", states, 0, event)
+            if evidence is not None:
+                add_setting(tx, "evidence", evidence, 0, event)
             if past is not None:
                 past.store(tx, "history", who)
         return programme
@@ -252,6 +268,7 @@ class Programme:
                 over=model.over,
                 model=row.model,
                 events=row.last_event,
+                need=tuple(setting(tx, "need", step) or ()),
             )
 
     def arms(self, step: int | None = None, gone: bool = False) -> list[RosterArm]:
@@ -488,6 +505,20 @@ def _past_table(rows: Any) -> Table:
             [Fault("", f"expected the columns time or step, and state or action; got {listed}")], "history"
         )
     return table
+
+
+def _observations(problem: CoupledMDP, source: object) -> dict[str, Any] | None:
+    """Return the numbers of observations behind a fitted model; None if they are unknown, or it was edited since."""
+    if isinstance(source, str | Path):
+        file = Path(source) if str(source).endswith(".posterior.npz") else posterior_path(source)
+        source = load_posterior(file) if file.is_file() else None
+    if not isinstance(source, Named):
+        return None
+    try:
+        matched(source, problem)
+    except ModelError:
+        return None
+    return source.observations()
 
 
 def _called(address: str | Path) -> str:

@@ -120,6 +120,7 @@ def _step(words: "Vocabulary", name: str, text: str) -> int:
 @option("--history", "TABLE", "Records from before: arm, time or step, state, action.")
 @welfare_option
 @option("--name", None, "Name of the programme; by default that of its file.", default="")
+@option("--need", "STATE", 'State of need, in every type or as "TYPE: STATE"; repeatable.', multiple=True)
 @partial(add_options, words_options)
 @author
 @run_options()
@@ -131,6 +132,7 @@ def create(
     The number of arms of MODEL does not matter: the roster says who takes part. If something is wrong, nothing is
     written. The programme has its own words, and a calendar if its steps have dates; on a terminal they are asked for.
     """
+    from evenhand.fitting import posterior_path
     from evenhand.programme.programme import Programme
     from evenhand.programme.vocabulary import Vocabulary
 
@@ -140,7 +142,8 @@ def create(
     if not words and sys.stdin.isatty() and not (run.quiet or run.as_json or roster == DASH):
         words = _ask_words(problem.resource_names)
     settings["history"] = None if history is None else read_states(history, None, "--history")
-    how: dict[str, Any] = {"seed": run.seed, "welfare": run.welfare, "words": words}
+    posterior = posterior_path(source.model) if source.model != DASH else None
+    how: dict[str, Any] = {"seed": run.seed, "welfare": run.welfare, "words": words, "posterior": posterior}
     with spoken(Vocabulary.read(words)), Programme.create(programme, problem, rows, **how, **settings) as made:
         _show_status(made, replace(run, vocabulary=made.vocabulary()))
 
@@ -263,7 +266,7 @@ def plan(one: "Programme", budget: str | None, run: RunOptions, **options: Any) 
         rows = [{column: getattr(row, column) for column in WRITTEN} for row in found.rows]
         write_atomically(run.out, _own_table(run, rows, run.out))
     lines = [f"drift: {notice}" for notice in notices] + ([f"written to {run.out}"] if run.out else [])
-    run.say(found.to_dict() | {"notices": notices}, _plan_summary(found), lines)
+    run.say(found.to_dict() | {"notices": notices}, _plan_summary(found, one.vocabulary()), lines)
 
 
 @command(
@@ -409,10 +412,10 @@ def history(one: "Programme", arm: str, run: RunOptions) -> None:
     option("--report", "FILE.html", "Also write a page with figures."),
 )
 def audit(one: "Programme", table: str | None, run: RunOptions, **window: Any) -> None:
-    """Audit a window of steps: service, waiting times, promised and realised rewards.
+    """Audit a window of steps: who was in need and not served, services and rewards against their promises.
 
-    Also overrides with their author and cost, and a warning if a group fell behind its promise by more than
-    chance explains.
+    Each test comes with its power. Also deviations from the usual budget, overrides with their author and cost, and a
+    warning if a group fell behind its promise by more than chance explains.
     """
     check_target(table, "--csv")
     run.check_targets()
@@ -428,7 +431,7 @@ def audit(one: "Programme", table: str | None, run: RunOptions, **window: Any) -
         typed = click.get_current_context().params["programme"]
         words = [one.store.address if word == typed else word for word in sys.argv[1:]]  # without a password
         run.write_report(audit_page(found, books, name), words)
-    run.say(found.to_dict(), audit_summary(found, name), [f"table: {table}"] if table else [])
+    run.say(found.to_dict(), audit_summary(found, books.words, name), [f"table: {table}"] if table else [])
 
 
 @command(
@@ -476,6 +479,23 @@ def decline(one: "Programme", refit: int, run: RunOptions, **options: Any) -> No
     """Decline REFIT, which a server proposed; from then on later reports alone count."""
     found = one.decline(refit, **options)
     run.say(found.to_dict(), f"refit {found.id} is declined; from now on later reports alone count")
+
+
+@command(
+    click.argument("states", nargs=-1, metavar="[STATE...]"),
+    option("--clear", None, "Return to the default.", is_flag=True),
+    writes=True,
+)
+def need(one: "Programme", states: Sequence[str], clear: bool, run: RunOptions, **options: Any) -> None:
+    """Show the states in which an arm is in need, or set them: each in every type, or as "TYPE: STATE".
+
+    Audits and times in need use them. By default an arm is in need in the states in which the fair relaxation serves
+    it.
+    """
+    if clear and states:
+        raise OptionError("--clear", "goes without states")
+    found = one.set_need(list(states), **options).states if states or clear else one.need()
+    run.say({"states": list(found)}, f"in need: {', '.join(found) or 'not set, by the fair relaxation'}")
 
 
 @command(
@@ -645,13 +665,18 @@ def _show_status(one: "Programme", run: RunOptions) -> None:
     run.say({}, Summary(title, facts=[*facts, ("events", str(found.events))]))
 
 
-def _plan_summary(found: "StoredPlan") -> Summary:
+def _plan_summary(found: "StoredPlan", words: "Vocabulary") -> Summary:
+    from evenhand.programme.decisions import alternating
+
     seen = f"{found.missing} of {found.arms} arms not seen, and believed" if found.missing else "all arms seen"
     rows = sorted(found.rows, key=lambda row: (not row.served, row.next_in_line or len(found.rows) + 1))
     heads = [column.replace("next_in_line", "next") for column in COLUMNS]
     shown = [[getattr(row, column) for column in COLUMNS] for row in rows[:SHOWN]]
     used = ", ".join(f"{name} {amount:g} of {found.budget[name]:g}" for name, amount in found.used.items())
     notes = [f"used: {used}", *([f"note: {found.note}"] if found.note else [])]
+    notes += [f"few observations: {line}" for line in found.warnings]
+    if found.part is not None:
+        notes.append(f"{alternating(found.part, words)}.")
     title = f"plan {found.id} of step {found.step}, {found.status}; {seen}"
     return _rows_summary(title, heads, shown, len(rows) - SHOWN, notes)
 

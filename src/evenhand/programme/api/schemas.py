@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 from fastapi import Header
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
-from evenhand.programme.audit import Audit
+from evenhand.programme.audit import Audit, NeedSet
 from evenhand.programme.certificates import Certificate, Drift, TypeValue
 from evenhand.programme.changes import ChangeAdopted, LastingChange, Undone
 from evenhand.programme.decisions import Accepted, PlanRow, StoredPlan
@@ -203,7 +203,20 @@ class ProgrammeStatus(Status):
 
 
 for _response in (
-    *(Accepted, Certificate, Changed, Drift, DriftBounds, Event, HistoryEntry, StoredPlan, Moved, Observed, Offer),
+    *(
+        Accepted,
+        Certificate,
+        Changed,
+        Drift,
+        DriftBounds,
+        Event,
+        HistoryEntry,
+        StoredPlan,
+        Moved,
+        NeedSet,
+        Observed,
+        Offer,
+    ),
     *(PlanRow, ProgrammeStatus, Recorded, Refitted, TypeValue, ChangeAdopted, LastingChange, Undone, Imported),
 ):
     _response.__pydantic_config__ = ConfigDict(  # type: ignore[union-attr]  # where pydantic looks for it
@@ -270,6 +283,12 @@ class BoundsRequest(Who):
     gap: Weight | None = Field(default=None, description="Of the policy.")
     level: float | None = Field(default=None, gt=0, lt=1, allow_inf_nan=False, description="Of the test of the model.")
     records: int | None = Field(default=None, ge=1, lt=2**31, description="Reports between two tests.")
+
+
+class NeedRequest(Who):
+    """States of need."""
+
+    states: list[Name] = Field(max_length=1000, description='Names, or "type: state"; none for the default.')
 
 
 Word: TypeAlias = Annotated[str, Field(max_length=80, description="One word, or singular and plural: person, people.")]

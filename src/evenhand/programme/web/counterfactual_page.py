@@ -15,8 +15,9 @@ from evenhand.model.welfare import Welfare, structure
 from evenhand.programme.api.jobs import Job
 from evenhand.programme.api.problem_details import ErrorView
 from evenhand.programme.api.service import service_of
-from evenhand.programme.audit import Books, audit_of
+from evenhand.programme.audit import audit_of
 from evenhand.programme.audit_report import audit_page
+from evenhand.programme.audit_window import Books
 from evenhand.programme.certificates import Certificate
 from evenhand.programme.counterfactuals import Supposed
 from evenhand.programme.programme import Programme, Status

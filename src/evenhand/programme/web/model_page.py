@@ -71,6 +71,16 @@ def adopt(request: Request, form: layout.Sending) -> Response:
     return _submit(request, form, "The model stays as it is", write)
 
 
+@router.post("/model/need")
+def set_need(request: Request, form: layout.Sending) -> Response:
+    """Set the states in which an arm is in need."""
+
+    def write(**by: Any) -> int | None:
+        return layout.programme_of(request).set_need(form.texts("state"), **by).event
+
+    return _submit(request, form, "The conditions of need stay as they are", write)
+
+
 def _submit(request: Request, form: Form, what: str, write: Callable[..., int | None]) -> Response:
     return layout.submit(request, form, what, write, lambda refusal, _: _model(request, None, form, refusal), "/model")
 
@@ -99,6 +109,8 @@ def _view(programme: Programme) -> dict[str, Any]:
         ],
         "fit": _fit(shown, model, programme.current_plan()) if shown else None,
         "used": next((one for one in adopted if one.model == model), None),
+        "need": (chosen := programme.need()),
+        "states": list(dict.fromkeys([*(name for own in words.states for name in own), *chosen])),
         "earlier": [one for one in adopted if one.model != model],
     }
 

@@ -17,7 +17,7 @@ from starlette.concurrency import run_in_threadpool
 from evenhand.errors import EvenhandError, InvalidInputError
 from evenhand.programme.api.problem_details import ErrorView
 from evenhand.programme.api.service import service_of
-from evenhand.programme.decisions import PlanCells, PlanRow, StoredPlan
+from evenhand.programme.decisions import PlanCells, PlanRow, StoredPlan, alternating
 from evenhand.programme.named_model import Words
 from evenhand.programme.programme import Programme, Status
 from evenhand.programme.reports import read_observations, read_records
@@ -173,6 +173,7 @@ def show_today(programme: Programme, query: TableQuery, typed: Typed | None = No
         "groups": list(status.groups),
         "kinds": list(status.arms),
         "typed": replace(typed, changes=changes),
+        "alternating": alternating(plan.part, programme.vocabulary()) if plan and plan.part else "",
     }
 
 
