@@ -169,6 +169,8 @@ def test_a_budget_holds_from_its_step_on(running):
     assert running.certificate().upper_bound < 40
     with pytest.raises(ConflictError):  # the plan of now goes by it, the one of the step before was accepted by 3
         running.accept(plan.id) and running.undo(found.event)
+    audited = running.audit()
+    assert (audited.last, audited.budgets) == (2, ())  # the usual budget of each step is that of then
     running.verify()
 
 

@@ -441,7 +441,7 @@ class Audits:
         with self._library.store.reading() as tx:
             span = read_span(tx, first, last, event)
             welfare = self._library.welfare(tx, span.last)
-            models = {digest: self._library.model(tx, digest, span.last) for digest in set(span.digests) if digest}
+            models = {digest: self._library.model(tx, digest, span.first) for digest in set(span.digests) if digest}
             for _, words in models.values():  # here, so that unknown names are reported as damage
                 words.blocks_of(span.arms)
             plans = {digest: self._library.policy(tx, digest) for digest, _ in set(span.policies) if digest}

@@ -24,7 +24,7 @@ from evenhand.programme.expectations import SUMS, UNKNOWN, Account, Continuation
 from evenhand.programme.ledger import last_event
 from evenhand.programme.named_model import Words
 from evenhand.programme.roster import RosterArm, arms_as_of, check_step
-from evenhand.programme.settings import changes_between
+from evenhand.programme.settings import changes_between, values_between
 from evenhand.programme.vocabulary import Vocabulary
 from evenhand.typing import Bools, Floats, Ints
 
@@ -63,6 +63,8 @@ class Span:
     """Lasting changes that came into force in the window, in sentences."""
     moves: tuple[tuple[int, Mapping[int, tuple[str, str]]], ...]
     """Steps at which arms were transferred, each with types and groups before it, by their numbers."""
+    budgets: Mapping[int, dict[str, float]]
+    """Usual budgets that came into force after the first step, by their first steps."""
 
     def arm_at(self, place: int, step: int) -> RosterArm:
         """Return an arm with its type and group at a step."""
@@ -236,7 +238,7 @@ def _read(tx: Connection, arms: list[RosterArm], since: int, first: int, last: i
         texts["done"][cell], reward[cell] = row.action, np.nan if row.reward is None else row.reward
     return Span(first, last, event, since, tuple(arms), tuple(digests), tuple(policies[first - since :]), texts,
                 reward, late, corrected, tuple(overrides), tuple(changes_between(tx, first, last, event)),
-                _moves(tx, first, last, event))  # fmt: skip
+                _moves(tx, first, last, event), values_between(tx, "budget", first + 1, last, event))  # fmt: skip
 
 
 def _moves(tx: Connection, first: int, last: int, event: int) -> tuple[tuple[int, Mapping[int, tuple[str, str]]], ...]:

@@ -28,6 +28,14 @@ def setting(tx: Connection, name: str, step: int, event: int | None = None) -> A
     return None if found is None else json.loads(found)
 
 
+def values_between(tx: Connection, name: str, first: int, last: int, event: int | None = None) -> dict[int, Any]:
+    """Return the values of a setting that came into force at some steps, by these; as of an event, or now."""
+    table = schema.settings
+    query = select(table.c.from_step, table.c.value_json).where(table.c.name == name, *schema.valid(table, event))
+    query = query.where(table.c.from_step >= first, table.c.from_step <= last).order_by(table.c.from_step, table.c.id)
+    return {step: json.loads(value) for step, value in tx.execute(query)}
+
+
 def changes_between(tx: Connection, first: int, last: int, event: int | None = None) -> list[str]:
     """Return the lasting changes that came into force at some steps, in sentences; as of an event, or now."""
     events, numbers = schema.events, set[int]()

@@ -308,7 +308,9 @@ def find_deviations(
     """
     span, budgets, undone = books.span, [], []
     for column, (_, budget) in enumerate(span.policies):
-        usual = books.models[span.digests[column + span.first - span.since]][0].named_budget
+        since = [at for at in span.budgets if at <= span.first + column]
+        model = books.models[span.digests[column + span.first - span.since]][0]
+        usual = span.budgets[since[-1]] if since else model.named_budget
         for (name, there), planned in zip(usual.items(), budget, strict=True):
             if there != planned:
                 budgets.append(BudgetRow(span.first + column, name, there, planned))
