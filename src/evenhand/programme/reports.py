@@ -151,7 +151,7 @@ def read_observations(
 
 
 def question_observations(
-    tx: Connection, words: Words, found: Sequence[tuple[ReportRow, str]], fewest: int = 3, rare: float = 0.05
+    tx: Connection, words: Words, found: Sequence[tuple[ReportRow, str]], fewest: int = 3, rare: float = 0.001
 ) -> None:
     """Refuse observations that look like those of an earlier step.
 
