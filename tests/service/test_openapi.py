@@ -25,6 +25,7 @@ UNLIKE_THEM = [
 COMPUTING = (
     "/v1/programme/solve",
     "/v1/programme/what-if",
+    "/v1/programme/fairness",
     "/v1/programme/refits",
     "/v1/decide",
     "/v1/programme/changes/preview",

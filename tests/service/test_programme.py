@@ -197,7 +197,7 @@ def test_what_the_store_says_is_reported(client, programme, monkeypatch):
     def gone():
         raise UnavailableError("pumps.db: the disk is full. Nothing was changed")
 
-    monkeypatch.setattr(programme, "status", gone)
+    monkeypatch.setattr(programme, "overview", gone)
     answer = client.get(P)
     refused(answer, 503)
     assert int(answer.headers["retry-after"]) > 0
@@ -209,7 +209,7 @@ def test_unexpected_errors_are_not_shown(client, programme, monkeypatch, caplog)
     def broken():
         raise RuntimeError("secret of Ada")
 
-    monkeypatch.setattr(programme, "status", broken)
+    monkeypatch.setattr(programme, "overview", broken)
     problem, _ = refused(client.get(P), 500)
     assert "Ada" not in json.dumps(problem)
     assert "Traceback" not in json.dumps(problem)

@@ -25,17 +25,17 @@ import numpy as np
 from scipy import sparse
 
 from evenhand.display import counted
-from evenhand.errors import InfeasibleError, NotApplicableError, NotConvergedError, TooLargeError
+from evenhand.errors import InfeasibleError, NotApplicableError, TooLargeError
 from evenhand.evaluation.evaluate import Evaluation, evaluate
 from evenhand.evaluation.long_run import mean_by_type
 from evenhand.evaluation.rollout import simulate
 from evenhand.evaluation.standard_errors import standard_errors
 from evenhand.model import CoupledMDP, MixturePolicy, Policy, StatefulPolicy, TabularMDP
 from evenhand.model.composite import components_for_good
-from evenhand.model.criterion import Average
-from evenhand.model.labels import promises_in_words
+from evenhand.model.criterion import Average, Discounted
+from evenhand.model.labels import Labels, promises_in_words
 from evenhand.planning.methods import by_mixture
-from evenhand.planning.relaxation import FLUID_TOLERANCE, build_policy, relax
+from evenhand.planning.relaxation import FLUID_TOLERANCE, relax
 from evenhand.planning.solution import Part, PromiseReport, Solution
 from evenhand.planning.task import FAILURES, Stopwatch, Task
 from evenhand.policies.deadlines import (
@@ -49,13 +49,14 @@ from evenhand.policies.deadlines import (
     without_promises,
 )
 from evenhand.policies.fluid import fair_index
-from evenhand.solvers.column_generation import Priced, improve
+from evenhand.solvers.column_generation import best_shares
 from evenhand.solvers.counts.reduction import Counts, num_count_states
-from evenhand.solvers.fluid import FluidSolution, model_of, solve_weighted
-from evenhand.solvers.fluid.frontiers import FluidModel
+from evenhand.solvers.fluid import model_of, solve_weighted
 from evenhand.solvers.joint import Joint, num_joint_states
 from evenhand.solvers.service import best_values
-from evenhand.typing import Bools, Floats, Ints
+from evenhand.solvers.single_arm import action_values
+from evenhand.solvers.welfare_cuts import Support
+from evenhand.typing import Floats, Ints
 
 # -- feasibility -------------------------------------------------------------------------------------------------------
 
@@ -70,12 +71,19 @@ def check_promises(problem: CoupledMDP, longest: int = 200) -> Deadlines:
     Raises:
         InfeasibleError: no policy keeps them, with the code `promise-infeasible` and the shortest possible wait.
     """
-    deadlines = Deadlines(problem)
-    if deadlines.capacity and (deadlines.is_sure or not _least_use(problem) > 1):
+    deadlines, labels = Deadlines(problem), Labels(problem)
+    for kind, state in deadlines.unservable.tolist():
+        raise InfeasibleError(
+            f"the promised wait of {labels.type(kind)} {labels.being(kind, state)} cannot hold: every service there "
+            "takes more than the whole budget of a step",
+            code="promise-infeasible",
+        )
+    if deadlines.is_sure or not _least_use(problem) > 1:
         return deadlines
     least = int(problem.max_waits[problem.max_waits >= 0].min())
 
     def possible(wait: int) -> bool:
+        """Return whether the budget allows waits of at least this, in the long run."""
         longer = replace(problem, max_waits=np.where(problem.max_waits >= 0, np.maximum(problem.max_waits, wait), -1))
         return Deadlines(longer).is_sure or not _least_use(longer) > 1
 
@@ -87,7 +95,7 @@ def check_promises(problem: CoupledMDP, longest: int = 200) -> Deadlines:
         middle = (least + high) // 2
         least, high = (least, middle) if possible(middle) else (middle, high)
     shortest = f"is {counted(high, 'step')}" if possible(high) else f"is longer than {longest} steps, if there is one"
-    always = f"; from {counted(deadlines.sure_wait, 'step')} on it always holds" if deadlines.capacity else ""
+    always = f"; from {counted(deadlines.sure_wait, 'step')} on it always holds"
     raise InfeasibleError(
         "the promised waits need more than the budget in the long run: the shortest wait that the budget allows "
         f"{shortest}{always}. Promise longer waits, or raise the budget.",
@@ -148,7 +156,8 @@ class PromisedSpace:
         """
         self.problem, self.space, full = problem, space, space.mdp
         owner = full.state_of_pair
-        keeps, alive = ~_late_pairs(problem, space), np.ones(full.num_states, dtype=bool)
+        self.late = _sum_over_arms(space, is_late(problem, space.problem).astype(np.float64))
+        keeps, alive = self.late == 0, np.ones(full.num_states, dtype=bool)
         while True:
             leaves = (full.kernel @ (~alive).astype(np.float64)) > 0
             allowed = keeps & ~leaves[full.outcomes]
@@ -181,19 +190,21 @@ class PromisedSpace:
         full = self.space.mdp
         whole = np.zeros((*table.shape[:-1], full.num_pairs))
         whole[..., self.pairs] = table
-        # States that are never reached need some action.
-        others = np.setdiff1d(np.arange(full.num_states), self.states)
-        whole[..., full.offsets[others]] = 1.0
+        # States that the plan does not reach, such as those of a service that was missed: due arms, then the best.
+        types = self.space.problem.types
+        worth = action_values(types, np.ones(len(types)), np.zeros(types.usage.shape[-1]), Discounted(0.95))
+        score = _sum_over_arms(self.space, np.where(types.valid, worth, 0.0))
+        best = np.lexsort((score, -self.late, full.state_of_pair))[full.offsets[1:] - 1]
+        whole[..., np.delete(best, self.states)] = 1.0
         return DeadlinePolicy(self.problem, self.space.lift(whole), mode=2)
 
 
-def _late_pairs(problem: CoupledMDP, space: Joint | Counts) -> Bools:
-    """(pair,) whether an arm that is due is not served."""
-    late = is_late(problem, space.problem)
+def _sum_over_arms(space: Joint | Counts, table: Floats) -> Floats:
+    """(pair,) sums of a (type, state, action) table over the arms."""
     if isinstance(space, Counts):
-        return np.asarray(np.einsum("ptsa,tsa->p", space.allocations, late) > 0)
+        return np.asarray(np.einsum("ptsa,tsa->p", space.allocations, table))
     kinds, owner = space.problem.type_of_arm, space.mdp.state_of_pair
-    return np.asarray(late[kinds, space.states[owner], space.actions].any(axis=1))
+    return np.asarray(table[kinds, space.states[owner], space.actions].sum(axis=1))
 
 
 def _offsets(owner: Ints, number: int) -> Ints:
@@ -249,105 +260,75 @@ def solve_promised(task: Task, solve_plain: Callable[[Task], Solution]) -> Solut
         except FAILURES:
             if name != "auto":
                 raise
-    search = _Search(task, base)
-    search.run()
-    found = search.play(search.policy, task.effort.report_steps, reported=True)
-    seconds = {key: base.seconds.get(key, 0.0) + search.watch.seconds.get(key, 0.0) for key in (*base.seconds, "play")}
+    return _solve_by_rule(task, base, deadlines)
+
+
+def _solve_by_rule(task: Task, base: Solution, deadlines: Deadlines, rounds: int = 6) -> Solution:
+    """Return the best mixture of plans under the deadline rule, reported on episodes on which nothing was chosen."""
+    problem, objective, watch, bound = task.problem, task.by_types, Stopwatch(), base.upper_bound
+    seeds = np.random.default_rng(task.rng).integers(2**31, size=2).tolist()
+
+    def play(policy: Policy | StatefulPolicy, arm_steps: float, seed: int) -> Evaluation:
+        """Evaluate a policy."""
+        task.tell("promised waits: playing", 0.9)
+        most = arm_steps if task.method.seconds is None else min(arm_steps, 1e5 * task.method.seconds)
+        episodes = int(np.clip(most / (problem.num_arms * problem.criterion.judging_steps()), 10, 2000))
+        return evaluate(problem, policy, task.welfare, episodes, rng=seed)
+
+    tried, vectors = list[tuple[str, Policy | StatefulPolicy]](), list[Floats]()
+
+    def add(name: str, policy: Policy | StatefulPolicy, mode: int = 0) -> None:
+        """Play a policy under the promises, as a column of the mixture."""
+        tried.append((name, keep_promises(problem, policy, mode)))
+        seen = play(tried[-1][1], 0.5 * task.effort.arm_steps, seeds[0])
+        values = seen.unit_values if seen.by_type else mean_by_type(problem, seen.unit_values)
+        vectors.append(objective.members(values))
+
+    def mix() -> tuple[Floats, Support]:
+        """Return the best shares so far, and the weights that support them."""
+        return best_shares(np.column_stack(vectors), task.welfare, objective.sizes, precision=1e-4)
+
+    plans, shares = components_for_good(base.policy)
+    names = [part.name for part in base.parts] or [base.method] * len(plans)
+    for name, place in zip(names[:3], np.argsort(-shares, kind="stable").tolist(), strict=False):
+        add(name, plans[place])
+    with contextlib.suppress(*FAILURES):
+        strict = with_service_due(problem, extend(problem))
+        relaxed = relax(strict, task.welfare)
+        bound, per_arm, model = min(bound, relaxed.upper_bound), relaxed.weights, model_of(strict)
+        # Column generation; index policies know no floors, and the plan without promises is within them.
+        for number in range(0 if problem.has_floors else rounds):
+            add(f"fair-index, round {number}", fair_index(strict, per_arm, relaxed.prices), mode=1)
+            weights = objective.spread(mix()[1].weights) / problem.type_counts
+            per_arm = 0.5 * (per_arm + np.maximum(weights, 1e-6 * weights.max()))
+            relaxed = solve_weighted(model, per_arm, None, FLUID_TOLERANCE)
+    shares, _ = mix()
+    used = np.flatnonzero(shares > 0.01).tolist()
+    shares = shares[used] / shares[used].sum()
+    policy = tried[used[0]][1] if len(used) == 1 else MixturePolicy([tried[i][1] for i in used], shares)
+    found = play(policy, task.effort.report_steps, seeds[1])
+    watch.lap("play")
+    mixed = f"a mixture of {len(used)}" if len(used) > 1 else tried[used[0]][0]
     solution = replace(
         base,
-        reason=f"{base.reason}; under promised waits {search.words}",
+        reason=f"{base.reason}; under promised waits {mixed} of {len(tried)} policies, by the deadline rule",
         objective=found.objective,
         welfare=found.welfare,
         welfare_stderr=found.welfare_stderr,
-        upper_bound=min(base.upper_bound, search.bound) if deadlines.is_sure else base.upper_bound,
+        upper_bound=min(base.upper_bound, bound) if deadlines.is_sure else base.upper_bound,
         unit_values=found.unit_values,
         unit_stderr=found.unit_stderr if found.unit_stderr.any() else None,
         by_type=found.by_type,
-        policy=search.policy,
+        policy=policy,
         problem=problem,
-        seconds=seconds,
-        parts=search.parts,
+        seconds=base.seconds | {"play": base.seconds.get("play", 0.0) + watch.seconds["play"]},
+        parts=tuple(Part(tried[i][0], float(share)) for i, share in zip(used, shares, strict=True)),
         selection_bias=None,
         samples=None,
         realised_gini=found.realised_gini_coefficient,
         realised_gini_stderr=found.realised_gini_stderr,
     )
-    promise = report_promise(problem, solution, base, "deadline rule", task, search.bound)
-    return replace(solution, promise=promise)
-
-
-class _Search:
-    """Search for a mixture of plans under the deadline rule: parts of the plan without promises, and index policies."""
-
-    def __init__(self, task: Task, base: Solution) -> None:
-        self.task, self.problem, self.objective = task, task.problem, task.by_types
-        self.base, self.watch, self.bound = base, Stopwatch(), base.upper_bound
-        self.columns: list[tuple[str, Policy | StatefulPolicy]] = []
-        self.seeds = np.random.default_rng(task.rng).integers(2**31, size=2).tolist()
-        self.relaxed: tuple[CoupledMDP, FluidModel, FluidSolution] | None = None
-        with contextlib.suppress(*FAILURES):
-            strict = with_service_due(self.problem, extend(self.problem))
-            relaxed = relax(strict, task.welfare, max(task.method.tolerance, FLUID_TOLERANCE))
-            self.relaxed, self.bound = (strict, model_of(strict), relaxed), min(self.bound, relaxed.upper_bound)
-
-    def run(self, most_rounds: int = 6, most_parts: int = 3) -> None:
-        """Find the mixture: `policy`, `parts` and `words`."""
-        plans, shares = components_for_good(self.base.policy)
-        names = [part.name for part in self.base.parts] or [self.base.method] * len(plans)
-        largest = np.argsort(-shares, kind="stable").tolist()
-        first = [self._add(name, plans[i]) for name, i in zip(names, largest[:most_parts], strict=False)]
-        # Index policies know no floors; the plan without promises is within them.
-        if self.relaxed is not None and not self.problem.has_floors:
-            strict, _, relaxed = self.relaxed
-            first.append(self._add("fair-index", build_policy(strict, relaxed, "fair-index"), mode=1))
-        else:
-            most_rounds = 0
-        least = 1e-3 * abs(self.bound)
-        options: Any = {"least_gain": lambda *_: least, "most_rounds": most_rounds, "tolerance": 1e-3}
-        found = improve(self, self.task.welfare, self.objective.sizes, np.column_stack(first), **options)
-        used = np.flatnonzero(found.shares > 0.01)
-        shares, columns = found.shares[used] / found.shares[used].sum(), [self.columns[i] for i in used.tolist()]
-        self.parts = tuple(Part(name, float(share)) for (name, _), share in zip(columns, shares, strict=True))
-        self.policy = columns[0][1] if len(used) == 1 else MixturePolicy([policy for _, policy in columns], shares)
-        mixed = f"a mixture of {len(used)}" if len(used) > 1 else columns[0][0]
-        self.words = f"{mixed} of {counted(len(self.columns), 'policy', 'policies')}, by the deadline rule"
-
-    def __call__(self, weights: Floats, tolerance: float) -> Priced:
-        """Return the index policy of the extended problem at some weights of the members."""
-        per_arm = self.objective.spread(weights) / self.problem.type_counts
-        per_arm = np.maximum(per_arm, 1e-6 * per_arm.max())
-        assert self.relaxed is not None
-        try:
-            relaxed = solve_weighted(self.relaxed[1], per_arm, None, FLUID_TOLERANCE)
-        except NotConvergedError:
-            return Priced(np.zeros((len(weights), 0)), np.inf)
-        policy = fair_index(self.relaxed[0], per_arm, relaxed.prices)
-        vector = self._add(f"fair-index, round {len(self.columns)}", policy, mode=1)
-        return Priced(vector[:, None], np.inf)
-
-    @property
-    def units(self) -> Floats:
-        """(member,) largest value of each."""
-        largest = float(np.abs(self.problem.types.rewards).max()) * self.problem.criterion.total
-        return np.full(len(self.objective.sizes), largest)
-
-    def _add(self, name: str, policy: Policy | StatefulPolicy, mode: int = 0) -> Floats:
-        """(member,) values of a policy under the promises, which becomes a column."""
-        kept = keep_promises(self.problem, policy, mode)
-        self.columns.append((name, kept))
-        found = self.play(kept, 0.5 * self.task.effort.arm_steps)
-        values = found.unit_values if found.by_type else mean_by_type(self.problem, found.unit_values)
-        return self.objective.members(values)
-
-    def play(self, policy: Policy | StatefulPolicy, arm_steps: float, reported: bool = False) -> Evaluation:
-        """Evaluate a policy, on other episodes if it is reported."""
-        self.task.tell("promised waits: playing", 0.9)
-        size, seconds = self.problem.num_arms * self.problem.criterion.judging_steps(), self.task.method.seconds
-        most = arm_steps if seconds is None else min(arm_steps, 1e5 * seconds)
-        episodes = int(np.clip(most / size, 10, 2000))
-        found = evaluate(self.problem, policy, self.task.welfare, episodes, rng=self.seeds[reported])
-        self.watch.lap("play")
-        return found
+    return replace(solution, promise=report_promise(problem, solution, base, "deadline rule", task, bound))
 
 
 def _plan_inside(policy: Policy | StatefulPolicy) -> Policy | StatefulPolicy:
@@ -382,7 +363,6 @@ def report_promise(
         broken=broken,
         broken_stderr=error,
         upper_bound=bound,
-        welfare_without=base.welfare,
         cost=base.welfare - found.welfare,
         cost_stderr=cost_error,
     )

@@ -103,9 +103,6 @@ class PromiseReport(NamedTuple):
     upper_bound: float
     """No policy that keeps the promises has more welfare than this."""
 
-    welfare_without: float
-    """Welfare without promises."""
-
     cost: float
     """Welfare that the promises cost."""
 

@@ -400,7 +400,7 @@ def _reopen(tx: Connection, event: int) -> None:
 
 def _staying(tx: Connection, step: int) -> list[roster.RosterArm]:
     """Arms that take part at a step or later."""
-    return [arm for arm in roster.arms_as_of(tx, None, step) if arm.left_step is None or arm.left_step > step]
+    return [arm for arm in roster.arms_as_of(tx, step=step) if arm.left_step is None or arm.left_step > step]
 
 
 def _step(start: object, words: Vocabulary, present: int, faults: list[Fault]) -> int:

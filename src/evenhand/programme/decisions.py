@@ -13,7 +13,7 @@ model. What was reported again and says the same changes nothing.
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import Any
 
@@ -358,16 +358,19 @@ def plan_row(tx: Connection, number: object) -> Any:
 def rows_of(tx: Connection, plan: int) -> tuple[PlanRow, ...]:
     """A plan arm by arm."""
     table, arms = schema.decisions, schema.arms
-    renamed = (arms.c.group_name.label("group"), table.c.planned.label("action"), table.c.arm.label("arm_id"))
-    same = (arms.c.type, *(table.c[one.name] for one in fields(PlanRow) if one.name in table.c and one.name != "arm"))
-    query = select(arms.c.name.label("arm"), *renamed, *same).join(arms, arms.c.id == table.c.arm)
-    rows = tx.execute(query.where(table.c.plan == plan).order_by(table.c.place)).mappings()
+    renamed = {"arm": arms.c.name, "type": arms.c.type, "group": arms.c.group_name, "action": table.c.planned,
+               "arm_id": table.c.arm}  # fmt: skip
+    names = [one.name for one in fields(PlanRow)]
+    query = select(*(renamed[name] if name in renamed else table.c[name] for name in names))
+    query = query.join(arms, arms.c.id == table.c.arm).where(table.c.plan == plan).order_by(table.c.place)
+    served = names.index("served")  # stored as a number
+    read: list[Any] = list(tx.execute(query).all())
+    rows = tuple(PlanRow(*[*row[:served], bool(row[served]), *row[served + 1 :]]) for row in read)
     made = plan_row(tx, plan)
-    kinds = {
-        arm: {"type": kind, "group": group} for arm, (kind, group) in transferred(tx, made.step, made.event).items()
-    }
-    # `served` is stored as a number
-    return tuple(PlanRow(**{**row, "served": bool(row["served"]), **kinds.get(row["arm_id"], {})}) for row in rows)
+    if not (kinds := transferred(tx, made.step, made.event)):
+        return rows
+    known = ((row, kinds.get(row.arm_id, (row.type, row.group))) for row in rows)
+    return tuple(replace(row, type=kind, group=group) for row, (kind, group) in known)
 
 
 def stored_plan(
@@ -431,9 +434,9 @@ class PlanCells:
     def used(self, otherwise: Mapping[str, str]) -> dict[str, float]:
         """Return the use per resource, by the planned actions but for some arms."""
         model, total = self.words.model, self.words.model.tables.usage[0, 0, 0] * 0.0
-        for arm, cell in self.cells.items():
-            action = otherwise.get(arm, self.rows[arm].action)
-            total = total + model.tables.usage[(*cell, self.words.actions[cell[0]].index(action))]
+        times = Counter((*cell, otherwise.get(arm, self.rows[arm].action)) for arm, cell in self.cells.items())
+        for (block, state, action), many in times.items():
+            total = total + many * model.tables.usage[block, state, self.words.actions[block].index(action)]
         return {name: round(float(use), 9) for name, use in zip(model.resource_names, total, strict=True)}
 
 

@@ -197,9 +197,8 @@ class Words:
     @cached_property
     def promised(self) -> list[str]:
         """States with a promised longest wait, as `mask` takes them: by type if there are several types."""
-        waits = getattr(self.model, "max_waits", np.full((len(self.states), 1), -1))
         types, found = [label[0] for label in self.model.tables.labels], list[str]()
-        for kind, states, own in zip(types, self.states, waits.tolist(), strict=True):
+        for kind, states, own in zip(types, self.states, self.model.max_waits.tolist(), strict=True):
             names = [name for name, wait in zip(states, own, strict=False) if wait >= 0]
             found += names if len(set(types)) == 1 else [f"{kind}: {name}" for name in names]
         return list(dict.fromkeys(found))

@@ -23,14 +23,17 @@ from evenhand.model.io.text_table import Table
 from evenhand.model.welfare import DEFAULT
 from evenhand.programme import ledger, past_records, reports, roster, schema
 from evenhand.programme.audit import Audits, read_need
+from evenhand.programme.certificates import Numbers
 from evenhand.programme.changes import Changes
 from evenhand.programme.counterfactuals import Counterfactuals
 from evenhand.programme.cycle import Cycle
+from evenhand.programme.decisions import proposal
+from evenhand.programme.drift_test import DriftBounds, bounds_of
 from evenhand.programme.integrity import Head, differences, head_of, raise_differences
 from evenhand.programme.ledger import Event, Result, add_rows, append, change_rows, check_text
-from evenhand.programme.library import Library
+from evenhand.programme.library import ROUTINE, Library
 from evenhand.programme.named_model import Words, of_roster, settle, to_bytes
-from evenhand.programme.refit import Refits
+from evenhand.programme.refit import Offer, Refits, offer_of
 from evenhand.programme.roster import Newcomer, RosterArm, present_step, read_newcomers
 from evenhand.programme.settings import add_setting, setting
 from evenhand.programme.store import Store
@@ -106,6 +109,20 @@ class Status(Result):
     """States of need that were set, in every type or as "type: state"; empty by default."""
 
 
+@dataclass(frozen=True)
+class Overview:
+    """Status of a programme with what is open."""
+
+    status: Status
+    plan: int | None
+    """The number of the plan that is proposed for the present step."""
+
+    offer: Offer | None
+    """The refit that is proposed."""
+
+    bounds: DriftBounds
+
+
 class Programme:
     """A running programme in its store.
 
@@ -138,6 +155,7 @@ class Programme:
         self.current_plan, self.current_plan_number = cycle.current_plan, cycle.current_plan_number
         self.accept, self.changed_since = cycle.accept, cycle.changed_since
         self.record, self.record_rest, self.recorded = cycle.record, cycle.record_rest, cycle.recorded
+        self.num_recorded = cycle.num_recorded
         self.last_served, self.unrecorded = cycle.last_served, cycle.unrecorded
         self.counterfactuals = supposing = Counterfactuals(self.library, cycle)
         self.price_of_fairness, self.suppose = supposing.price_of_fairness, supposing.suppose
@@ -248,40 +266,64 @@ class Programme:
 
     def status(self) -> Status:
         """Return the status."""
-        with self.store.reading() as tx:
-            row = tx.execute(select(schema.programme)).one()
-            step = present_step(tx)
-            arms = roster.taking_part(tx, step)
-            model, _ = self.library.model(tx)
-            table = schema.observations
-            seen = select(table.c.arm).where(table.c.step == step, *schema.valid(table)).distinct()
-            present = {arm.id for arm in arms}
-            return Status(
-                name=row.name,
-                step=step,
-                arms=dict(sorted(Counter(arm.type for arm in arms).items())),
-                groups=dict(sorted(Counter(arm.group for arm in arms).items())),
-                observed=sum(arm in present for (arm,) in tx.execute(seen)),
-                budget=model.named_budget,
-                welfare=self.library.welfare(tx) or DEFAULT,
-                criterion=model.criterion.name,
-                over=model.over,
-                model=row.model,
-                events=row.last_event,
-                need=tuple(setting(tx, "need", step) or ()),
-            )
+        return self.overview().status
 
-    def arms(self, step: int | None = None, gone: bool = False) -> list[RosterArm]:
+    def overview(self) -> Overview:
+        """Return the status with the open plan, the proposed refit and the bounds of drift, all of one moment."""
+        with self.store.reading() as tx:
+            return self.library.remember(tx, "overview", lambda: self._overview(tx))
+
+    def _overview(self, tx: Connection) -> Overview:
+        step = present_step(tx)
+        plan = proposal(tx, step)
+        return Overview(self._status(tx, step), None if plan is None else int(plan.id), offer_of(tx), bounds_of(tx))
+
+    def _status(self, tx: Connection, step: int) -> Status:
+        row = tx.execute(select(schema.programme)).one()
+        model, _ = self.library.model(tx)
+        table = schema.observations
+        seen = select(table.c.arm).where(table.c.step == step, *schema.valid(table)).distinct()
+        present = {arm.id for arm in self.library.taking_part(tx, step)}
+        types, groups = Counter[str](), Counter[str]()
+        for kind, group, many in self.library.numbers(tx):
+            types[kind] += many
+            groups[group] += many
+        return Status(
+            name=row.name,
+            step=step,
+            arms=dict(sorted(types.items())),
+            groups=dict(sorted(groups.items())),
+            observed=sum(arm in present for (arm,) in tx.execute(seen)),
+            budget=model.named_budget,
+            welfare=self.library.welfare(tx) or DEFAULT,
+            criterion=model.criterion.name,
+            over=model.over,
+            model=row.model,
+            events=row.last_event,
+            need=tuple(setting(tx, "need", step) or ()),
+        )
+
+    def arms(self, step: int | None = None, gone: bool = False, names: Sequence[str] = ()) -> list[RosterArm]:
         """Arms that take part.
 
         Args:
             step: at this step; by default the present one.
             gone: also the arms that take part no longer, or not yet.
+            names: only arms of these names; by default of any.
         """
         with self.store.reading() as tx:
             if gone:
-                return roster.arms_as_of(tx)
-            return roster.taking_part(tx, present_step(tx) if step is None else roster.check_step(step))
+                return roster.arms_as_of(tx, names=names) if names else self._all_arms(tx)
+            found = self.library.taking_part(tx, present_step(tx) if step is None else roster.check_step(step))
+            return [arm for arm in found if arm.name in names] if names else found
+
+    def _all_arms(self, tx: Connection) -> list[RosterArm]:
+        return self.library.remember(tx, "arms", lambda: roster.arms_as_of(tx), present_step(tx), ROUTINE)
+
+    def numbers(self) -> Numbers:
+        """The number of arms of each type and group at the present step."""
+        with self.store.reading() as tx:
+            return self.library.numbers(tx)
 
     def history(self, arm: str) -> list[reports.HistoryEntry]:
         """All that happened to an arm, in the order in which it was written down, and what was expected.
@@ -290,7 +332,7 @@ class Programme:
             arm: its name; of one that left and came back, everything.
         """
         with self.store.reading() as tx:
-            arms, words = roster.arms_as_of(tx), self.library.model(tx)[1]
+            arms, words = roster.arms_named(tx, [arm]), self.library.model(tx)[1]
             name = roster.find_names(arms, [arm])[0].name
             return reports.history_of(tx, words, [one for one in arms if one.name == name], present_step(tx))
 
@@ -403,7 +445,7 @@ class Programme:
         request = [list(names), reason]
 
         def find(tx: Connection) -> list[RosterArm]:
-            return roster.find_names([arm for arm in roster.arms_as_of(tx) if arm.left_step is None], list(names))
+            return roster.find_names([arm for arm in roster.arms_named(tx, names) if arm.left_step is None], names)
 
         def do(tx: Connection) -> Changed:
             leaving, step = find(tx), present_step(tx)
@@ -444,20 +486,20 @@ class Programme:
         columns = table.columns
         request = [columns, said, step]
 
-        def read(tx: Connection) -> list[tuple[reports.ReportRow, str]]:
+        def read(tx: Connection) -> tuple[int, list[tuple[reports.ReportRow, str]]]:
             present = present_step(tx)
             usual = present if step is None else roster.check_step(step)
             words = self.library.model(tx)[1]
-            found = reports.read_observations(table, roster.arms_as_of(tx), words, usual, present)
+            found = reports.read_observations(table, roster.arms_named(tx, table.columns["arm"]), words, usual, present)
             if not confirmed:
                 reports.question_observations(tx, words, found)
-            return found
+            return present, found
 
         def do(tx: Connection) -> reports.Observed:
-            found, present = read(tx), present_step(tx)
+            present, found = read(tx)
             seen = [{"arm": row.arm.id, "step": row.step, "state": state} for row, state in found]
-            table = schema.observations
-            before = reports.reports(tx, table, table.c.step.in_({row.step for row, _ in found}))
+            steps, arms = {row.step for row, _ in found}, {row.arm.id for row, _ in found}
+            before = reports.last_reports(tx, schema.observations, steps, arms)
             known = {(row.arm, row.step): row.state for row in before}
             corrected = sum(known.get((row.arm.id, row.step), state) != state for row, state in found)
             late = sum(row.step < present for row, _ in found)
@@ -466,7 +508,7 @@ class Programme:
             reports.store_reports(tx, schema.observations, seen, said, event)
             return reports.Observed(event, len(seen), late, corrected, len(columns["arm"]) - len(seen))
 
-        return self.library.change(reports.Observed, "observe", request, key, do, read)
+        return self.library.change(reports.Observed, "observe", request, key, do, read, len(table.rows))
 
     def import_history(self, rows: Any, source: str, *, who: str = "", key: str | None = None) -> past_records.Imported:
         """Store records from before the programme, at steps before 0: what was seen, and what was done.

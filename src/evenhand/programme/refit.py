@@ -454,7 +454,7 @@ class Refits:
         with self._store.reading() as tx:
             bounds = bounds_of(tx)
             model, since, reports = _since(tx)
-            if reports < bounds.records or _offer(tx) is not None:
+            if reports < bounds.records or offer_of(tx) is not None:
                 return None
             return Question(model, since, reports // bounds.records, bounds)
 
@@ -499,7 +499,7 @@ class Refits:
     def offered(self) -> Offer | None:
         """The fit that is offered; None where there is none, or it was adopted or declined."""
         with self._store.reading() as tx:
-            return _offer(tx)
+            return offer_of(tx)
 
     def decline(self, refit: int, why: str, *, who: str = "", key: str | None = None) -> Refitted:
         """Say that a fit that is offered is not to be adopted; only what is seen later is held against the model then.
@@ -517,7 +517,7 @@ class Refits:
         reason = ledger.check_text(why, "why")
 
         def do(tx: Connection) -> Refitted:
-            found, open_one = _stored(ledger.find_row(tx, schema.refits, refit, "refit")), _offer(tx)
+            found, open_one = _stored(ledger.find_row(tx, schema.refits, refit, "refit")), offer_of(tx)
             if open_one is None or open_one.refit != refit:
                 raise ConflictError(f"refit {refit} is not offered, or no longer: there is nothing to decline")
             event = ledger.append(tx, "declined", who, {"refit": refit, "why": reason})
@@ -563,7 +563,8 @@ def _since(tx: Connection) -> tuple[str, int, int]:
     return str(row.model), int(row.model_event), int(tx.execute(late).scalar_one())
 
 
-def _offer(tx: Connection) -> Offer | None:
+def offer_of(tx: Connection) -> Offer | None:
+    """The refit that is proposed for the model in use; None without one."""
     table = schema.refits
     model = select(schema.programme.c.model).scalar_subquery()
     closed = table.c.adopted_event.is_not(None) | table.c.declined_event.is_not(None)

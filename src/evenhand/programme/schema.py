@@ -92,6 +92,7 @@ arms = _table(
     "arms",
     "id name type group_name joined_step joined_event left_step? left_event? left_why?",
     _unique_where("present_arms", "name", "left_event IS NULL"),
+    Index("arms_by_name", "name"),
 )
 
 transfers = _table(
@@ -103,6 +104,7 @@ observations = _table(
     "id arm step state source at event undone_event?",
     Index("observations_of_arms", "arm", "step", "event"),
     Index("observations_of_steps", "step", "event"),
+    Index("observations_of_events", "event"),
 )
 
 plans = _table(
@@ -110,6 +112,7 @@ plans = _table(
     "id step status model policy seed budget_json inputs outputs known_event summary_json at event "
     "accepted_by? accepted_at? accepted_event? undone_event?",
     _unique_where("one_plan_a_step", "step", "status <> 'superseded'"),
+    Index("plans_by_status", "status", "step"),
 )
 
 decisions = _table(
@@ -124,6 +127,8 @@ records = _table(
     "records",
     "id arm step action reward? source at event undone_event?",
     Index("records_of_arms", "arm", "step", "event"),
+    Index("records_of_steps", "step", "arm"),
+    Index("records_of_events", "event"),
 )
 
 refits = _table("refits", "id model facts_json at event adopted_event? replaces? why? declined_event?")

@@ -19,12 +19,13 @@ import stat
 from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from threading import Lock
 from time import monotonic
 from typing import Any
 
 from sqlalchemy import Connection, Engine, create_engine, event, inspect, select, text
 from sqlalchemy.engine import URL, make_url
-from sqlalchemy.exc import ArgumentError, DBAPIError, IntegrityError, SQLAlchemyError
+from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError
 from sqlalchemy.exc import TimeoutError as NoConnection
 
 from evenhand.checks import why_unreadable
@@ -54,6 +55,7 @@ class Store:
         self.address, self.engine, self._wait = _without_password(url), _engine(url, wait), wait
         self._file: Path | None = None
         self._opened: tuple[int, int] | None = None
+        self._lock = Lock()
         if self.is_sqlite:
             self._file = Path(str(url.database)).absolute()  # the working directory may change
             event.listen(self.engine, "connect", self._remember_file)
@@ -135,7 +137,7 @@ class Store:
         Args:
             made: whether the programme is there already; else its tables are about to be made.
         """
-        with self._in_words(), self.engine.connect() as connection:
+        with self._in_words(), self._turn(), self.engine.connect() as connection:
             connection.execution_options(writing=True, draft=ledger.Draft())
             with connection.begin() as begun:
                 if not self.is_sqlite:
@@ -154,6 +156,16 @@ class Store:
                         f"{self.address}: the connection broke during the commit, whose outcome is unknown. "
                         "Repeat the request under the same key"
                     ) from error
+
+    @contextlib.contextmanager
+    def _turn(self) -> Iterator[None]:
+        """Wait for other threads of this process: SQLite would try for its lock again and again, with longer pauses."""
+        if not self._lock.acquire(timeout=self._wait):
+            raise UnavailableError(f"{self.address}: {_why('locked', self._wait)}. Nothing was changed")
+        try:
+            yield
+        finally:
+            self._lock.release()
 
     @contextlib.contextmanager
     def making(self) -> Iterator[Connection]:
@@ -180,7 +192,7 @@ class Store:
         if self._file is None:
             return
         # A connection keeps its write-ahead log open: one that was removed beside it takes writes that are lost.
-        log = _identity(Path(f"{self._file}-wal"))
+        log = _identity(f"{self._file}-wal")
         known = connection.info.get("log") or log
         connection.info["log"] = known
         if _identity(self._file) != self._opened or log != known:
@@ -217,9 +229,10 @@ class Store:
         """Raise errors of the database as errors of evenhand."""
         try:
             yield
-        except DBAPIError as error:
-            said = str(error.orig).strip().splitlines()[0] if error.orig is not None else str(error)
-            if isinstance(error, IntegrityError) and "unique" in said.lower():
+        except (DBAPIError, self.engine.dialect.loaded_dbapi.Error) as error:
+            cause = error.orig if isinstance(error, DBAPIError) else error
+            said = (str(cause).strip() or str(error)).splitlines()[0]
+            if isinstance(cause, self.engine.dialect.loaded_dbapi.IntegrityError) and "unique" in said.lower():
                 raise ConflictError(f"{self.address}: it was changed at the same time; repeat the request") from error
             if any(words in said for words in ("not a database", "malformed", "no such table", "no such column")):
                 raise InvalidInputError(f"{self.address}: it is not a programme, or a damaged one ({said})") from None
@@ -357,10 +370,10 @@ def _sqlite_file(address: str | Path, tool: str) -> Path:
     return Path(str(url.database))
 
 
-def _identity(file: Path) -> tuple[int, int] | None:
+def _identity(file: Path | str) -> tuple[int, int] | None:
     """Device and inode of a file; None without one."""
     try:
-        found = file.stat()
+        found = os.stat(file)  # noqa: PTH116  # before and after every transaction
     except OSError:
         return None
     return found.st_dev, found.st_ino
@@ -441,7 +454,7 @@ def _engine(url: URL, wait: int) -> Engine:
 
 def _set_up_sqlite(connection: Any, _: object) -> None:
     connection.isolation_level = None  # transactions begin where `_begin_sqlite` says so, and nowhere else
-    for pragma in ("foreign_keys = ON", "journal_mode = WAL", "synchronous = FULL"):
+    for pragma in ("foreign_keys = ON", "journal_mode = WAL", "synchronous = FULL", "wal_autocheckpoint = 4000"):
         connection.execute(f"PRAGMA {pragma}")
 
 

@@ -65,7 +65,7 @@ def create_app(programme: Programme, settings: Settings | None = None) -> FastAP
         redirect_slashes=False,
     )
     app.state.service = service
-    api = (operations.router, programme_routes.decisions, programme_routes.router)
+    api = (programme_routes.router, programme_routes.decisions, operations.router)  # matched in this order
     page = (today_page, counterfactual_page, arms_page, model_page, settings_page, auth_routes)
     for router in (*api, *(module.router for module in page)):
         app.include_router(router)
@@ -178,6 +178,7 @@ def serve(programme: Programme, settings: Settings, listener: socket.socket) -> 
     app = create_app(programme, settings)
     gc.collect()
     gc.freeze()  # what was imported stays: looking through all of it for garbage would take 100 ms of some request
+    gc.set_threshold(20_000, 20, 50)  # tables of many arms are no garbage: by default half of the time is spent on that
     server = Server(configuration(app, settings), app.state.service.stop_soon)
     server.run(sockets=[listener])
     return server.interrupted

@@ -1,7 +1,8 @@
 """The service: a programme with its jobs, its cache of plans, its sessions, and the checks in the background.
 
-In the background a server solves again after drift of the roster or the gap, and proposes a refit after drift of the
-model. Each check runs periodically and soon after a change, and submits a job if needed. Nothing is adopted.
+In the background a server improves a first policy that was found in seconds, solves again after drift of the roster or
+the gap, and proposes a refit after drift of the model. Each check runs periodically and soon after a change, and
+submits a job if needed. Nothing is adopted.
 """
 
 import asyncio
@@ -12,6 +13,7 @@ from collections import OrderedDict
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from hashlib import sha256
+from importlib import import_module
 from typing import Any
 
 import anyio.to_thread
@@ -26,7 +28,7 @@ from evenhand.programme.api.jobs import Job, Jobs, name_of
 from evenhand.programme.api.problem_details import RequestError
 from evenhand.programme.api.server_settings import Settings
 from evenhand.programme.api.telemetry import Metrics
-from evenhand.programme.certificates import METHOD, Certificate, numbers_of
+from evenhand.programme.certificates import METHOD, Certificate
 from evenhand.programme.programme import Programme
 
 log = logging.getLogger("evenhand.programme.api")
@@ -106,6 +108,9 @@ class Service:
         anyio.to_thread.current_default_thread_limiter().total_tokens = 12
         self._loop = asyncio.get_running_loop()
         self.jobs.start()
+        drawing = asyncio.create_task(
+            asyncio.to_thread(import_module, "evenhand.report.plots")
+        )  # the first figure waits
         every = self.settings.judge_every
         checks = [
             asyncio.create_task(self._repeat(self._check_policy, self.settings.look_every, self._wake)),
@@ -117,12 +122,12 @@ class Service:
             self._end_streams()
             for check in checks:
                 check.cancel()
-            await asyncio.gather(*checks, return_exceptions=True)
+            await asyncio.gather(drawing, *checks, return_exceptions=True)
             await self.jobs.stop()
 
     def look(self) -> None:
         """Check the policy soon; called by any thread."""
-        if self._loop is not None:
+        if self._loop is not None and not self._wake.is_set():
             self._loop.call_soon_threadsafe(self._wake.set)
 
     def stop_soon(self) -> None:
@@ -147,7 +152,7 @@ class Service:
         """Return what identifies the present model and roster."""
         status = self.programme.status()
         terms = [status.model, status.budget, status.welfare]
-        return [*terms, [list(row) for row in numbers_of(self.programme.arms())]]
+        return [*terms, [list(row) for row in self.programme.numbers()]]
 
     def _solve_job(self, arguments: dict[str, Any], owner: str = "") -> Job:
         # With the policy in use: an earlier policy is solved again if another one has replaced it.
@@ -164,7 +169,8 @@ class Service:
     async def missing_policy(self, who: str = "") -> Job | None:
         """Submit a job that solves for the present roster if no policy can serve it; None if one can."""
         drift = await run_in_threadpool(self.programme.needs_solving)
-        return await self.solve(who=who) if drift.policy is None and drift.needed else None
+        missing = drift.policy is None and drift.needed
+        return await self.solve(seconds=self.settings.first_seconds, who=who) if missing else None
 
     async def refit(self, arguments: dict[str, Any], owner: str) -> Job:
         """Submit a job that fits the model to the records; arguments as of `Programme.refit`."""
@@ -176,10 +182,16 @@ class Service:
         about = await run_in_threadpool(self._present)
         return self.jobs.submit(self._job("change", about, arguments, owner=owner))
 
-    async def price(self, owner: str) -> Job:
-        """Return a job that computes the price of fairness; it is submitted by `jobs.submit`."""
+    async def price(self, owner: str, **given: Any) -> Job:
+        """Return a job that computes the price of fairness; it is submitted by `jobs.submit`.
+
+        Args:
+            owner: the name of the token.
+            given: arguments of `Programme.price_of_fairness`; a time limit in any case.
+        """
         about, status = await run_in_threadpool(self._present), await run_in_threadpool(self.programme.status)
-        return self._job("price", [*about, status.welfare], {"seconds": self.settings.refit_seconds}, owner=owner)
+        arguments = {"seconds": self.settings.refit_seconds} | given
+        return self._job("price", [*about, status.welfare], arguments, owner=owner)
 
     async def suppose(self, arguments: dict[str, Any], owner: str) -> Job:
         """Begin to compute a what-if, or join the one that is under way or done already.
@@ -224,9 +236,14 @@ class Service:
     # Checks in the background
 
     async def _repeat(
-        self, check: Callable[[], Awaitable[None]], every: float, wake: asyncio.Event, first: float = 0.0
+        self,
+        check: Callable[[], Awaitable[None]],
+        every: float,
+        wake: asyncio.Event,
+        first: float = 0.0,
+        pause: float = 0.2,
     ) -> None:
-        """Check after `first` seconds, then every so many and after every wake."""
+        """Check after `first` seconds, then every so many and after every wake, with a pause between two checks."""
         await asyncio.sleep(first)
         while True:
             wake.clear()  # before the check, so that changes during it cause another one
@@ -238,6 +255,7 @@ class Service:
                 RequestError.of(error)
             with suppress(TimeoutError):
                 await asyncio.wait_for(wake.wait(), every)
+            await asyncio.sleep(pause)
 
     async def _finish(self, job: Job) -> Job | None:
         """Run a job to its end, unless it was settled before; a job is settled if repeating it is pointless."""
@@ -250,11 +268,19 @@ class Service:
         return job
 
     async def _check_policy(self) -> None:
-        """Solve again if the roster, the model or the gap has drifted beyond its bound; else certify the policy."""
+        """Solve again if the roster, the model or the gap has drifted beyond its bound; else improve a first policy.
+
+        Otherwise certify the policy.
+        """
         drift = await asyncio.to_thread(self.programme.needs_solving)
-        if drift.needed:
-            arguments = {"method": METHOD, "seconds": None, "who": "server", "key": None}
-            await self._finish(await asyncio.to_thread(self._solve_job, arguments))
+        improves = drift.improvable and self.settings.improve_seconds > 0
+        if drift.needed or improves:
+            seconds = None if drift.policy else self.settings.first_seconds
+            seconds = self.settings.improve_seconds if improves and not drift.needed else seconds
+            arguments = {"method": METHOD, "seconds": seconds, "who": "server", "key": None}
+            job = await self._finish(await asyncio.to_thread(self._solve_job, arguments))
+            if job is not None and drift.policy is None:
+                self._wake.set()  # the next check improves it
             return
         wanted = await asyncio.to_thread(self.programme.uncertified)
         if wanted is None:

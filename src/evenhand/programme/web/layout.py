@@ -63,7 +63,8 @@ def show(
         values: further values of the template.
     """
     service, holder = service_of(request), request.state.holder
-    status, offer = service.programme.status(), service.programme.offered()
+    found = service.programme.overview()
+    status, offer = found.status, found.offer
     demo = service.settings.labels.get("demo", "")
     frame = Frame(
         name=status.name,
@@ -71,7 +72,7 @@ def show(
         holder=holder.name if service.settings.tokens is not None else "",
         may_write=holder.may("write"),
         events=status.events,
-        has_plan=service.programme.current_plan_number() is not None,
+        has_plan=found.plan is not None,
         label=f"This is a demonstration with {demo}: try anything." if demo else "",
         offered=None if offer is None else offer.refit,
     )

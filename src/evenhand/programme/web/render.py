@@ -152,6 +152,7 @@ Row = TypeVar("Row")
 _DIGITS = re.compile(r"(\d+)")
 
 
+@lru_cache(maxsize=200_000)
 def natural(name: str) -> list[tuple[int, int, str]]:
     """A key by which `van 2` stands before `van 10`."""
     return [(0, int(part), "") if part.isdecimal() else (1, 0, part) for part in _DIGITS.split(name.casefold()) if part]
@@ -226,5 +227,5 @@ def list_rows(
 
 def matches(words: str, *texts: str) -> bool:
     """Return whether some texts contain all words of a search."""
-    inside = " ".join(texts).casefold()
+    inside = " ".join(texts).casefold() if words else ""
     return all(word in inside for word in words.casefold().split())

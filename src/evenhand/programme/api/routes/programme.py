@@ -62,11 +62,10 @@ async def decide(payload: schemas.DecideRequest, request: Request) -> JSONRespon
 def show_programme(request: Request) -> Response:
     """Status of the programme."""
     programme = service_of(request).programme
-    status, plan, drift = programme.status(), programme.current_plan_number(), programme.needs_solving()
-    offer = programme.offered()
-    fields = status.to_dict() | {"plan": plan, "drift": drift.to_dict()}
-    fields |= {"bounds": programme.bounds().to_dict(), "offered": None if offer is None else offer.to_dict()}
-    return tagged(request, fields, f"{status.events}-{drift.policy or ''}-{len(drift.why)}")
+    found, drift = programme.overview(), programme.needs_solving()
+    fields = found.status.to_dict() | {"plan": found.plan, "drift": drift.to_dict(), "bounds": found.bounds.to_dict()}
+    fields["offered"] = None if found.offer is None else found.offer.to_dict()
+    return tagged(request, fields, f"{found.status.events}-{drift.policy or ''}-{len(drift.why)}")
 
 
 @router.get("/certificate", response_model=Certificate | None, responses=schemas.refusals())
@@ -293,6 +292,20 @@ async def what_if(payload: schemas.WhatIfRequest, request: Request) -> JSONRespo
     return accepted(await service_of(request).suppose(payload.model_dump(), request.state.holder.name))
 
 
+@router.post("/fairness", response_model=schemas.JobStatus, status_code=202, responses=schemas.refusals())
+async def price_of_fairness(
+    request: Request, payload: schemas.FairnessRequest = schemas.FairnessRequest()
+) -> JSONResponse:
+    """Find the best plan per idea of fairness, and recommend one; the job's answer is the price of fairness.
+
+    It has the mean over arms, the value of each group, who gains and loses in arms, and the reason.
+    """
+    given = {name: value for name, value in payload.model_dump().items() if value is not None}
+    service, family = service_of(request), given.pop("welfares", None)
+    given |= {} if family is None else {"family": family}
+    return accepted(service.jobs.submit(await service.price(request.state.holder.name, **given)))
+
+
 # History and audits
 
 
@@ -300,7 +313,7 @@ async def what_if(payload: schemas.WhatIfRequest, request: Request) -> JSONRespo
 def show_history(request: Request, arm: Annotated[schemas.Name, Query(description="Whose.")]) -> JSONResponse:
     """All that happened to an arm, and what was expected."""
     programme = service_of(request).programme
-    if arm not in {one.name for one in programme.arms(gone=True)}:
+    if not programme.arms(gone=True, names=[arm]):
         raise NotFoundError("unknown arm")
     return JSONResponse({"arm": arm, "entries": [entry.to_dict() for entry in programme.history(arm)]})
 
