@@ -277,7 +277,7 @@ def _played(books: Books, episodes: int, rng: np.random.Generator) -> Iterator[t
             continue
         if before is None or before[:2] != (policy, budget) or not np.array_equal(before[2], there):
             before, plan = (policy, budget, there), books.plans[policy]
-            own = [span.arms[n] for n in there]
+            own = [span.arm_at(n, span.first + column) for n in there.tolist()]
             table = {"arm": [arm.name for arm in own], "type": [arm.type for arm in own]}
             table |= {"group": [arm.group for arm in own]}
             table |= {"state": [words.states[block][0] for block in words.blocks_of(own).tolist()]}
@@ -308,7 +308,9 @@ def find_deviations(
     """
     span, budgets, undone = books.span, [], []
     for column, (_, budget) in enumerate(span.policies):
-        usual = books.models[span.digests[column + span.first - span.since]][0].named_budget
+        since = [at for at in span.budgets if at <= span.first + column]
+        model = books.models[span.digests[column + span.first - span.since]][0]
+        usual = span.budgets[since[-1]] if since else model.named_budget
         for (name, there), planned in zip(usual.items(), budget, strict=True):
             if there != planned:
                 budgets.append(BudgetRow(span.first + column, name, there, planned))
