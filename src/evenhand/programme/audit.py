@@ -38,7 +38,7 @@ from evenhand.programme.library import ROUTINE, Cache, Library
 from evenhand.programme.named_model import Words
 from evenhand.programme.settings import add_setting, setting
 from evenhand.programme.verdict import (
-    BudgetRow,
+    BudgetDeviation,
     NeedRow,
     OverrideRow,
     ServiceRow,
@@ -155,7 +155,7 @@ class Audit(Result):
     """Needs by group and state."""
     services: tuple[ServiceRow, ...]
     """Services by group, with prediction intervals."""
-    budgets: tuple[BudgetRow, ...]
+    budgets: tuple[BudgetDeviation, ...]
     """Steps planned with another budget than the usual one."""
     undone: tuple[UndoneRow, ...]
     """Decisions not carried out as accepted."""

@@ -126,7 +126,7 @@ INSTEAD = {
 """Ways back from events that cannot be undone."""
 
 
-class Changes:
+class LastingChanges:
     """Lasting changes, and undo."""
 
     def __init__(self, library: Library, cycle: Cycle) -> None:

@@ -24,7 +24,7 @@ from evenhand.model.welfare import DEFAULT
 from evenhand.programme import ledger, past_records, reports, roster, schema
 from evenhand.programme.audit import Audits, read_need
 from evenhand.programme.certificates import Numbers
-from evenhand.programme.changes import Changes
+from evenhand.programme.changes import LastingChanges
 from evenhand.programme.counterfactuals import Counterfactuals
 from evenhand.programme.cycle import Cycle
 from evenhand.programme.decisions import proposal
@@ -134,7 +134,7 @@ class Programme:
     `refitting`        refits of the model, drift, proposals (`Refits`)
     `safeguards`       erasure, second approvals, views (`Safeguards`)
     `counterfactuals`  the price of fairness and what-if plans (`Counterfactuals`)
-    `changes`          lasting changes and undo (`Changes`)
+    `changes`          lasting changes and undo (`LastingChanges`)
 
     Example:
         >>> import evenhand as eh
@@ -161,7 +161,7 @@ class Programme:
         self.last_served, self.unrecorded = cycle.last_served, cycle.unrecorded
         self.counterfactuals = supposing = Counterfactuals(self.library, cycle)
         self.price_of_fairness, self.suppose = supposing.price_of_fairness, supposing.suppose
-        self.changes = changes = Changes(self.library, cycle)
+        self.changes = changes = LastingChanges(self.library, cycle)
         self.preview_change, self.change, self.undo = changes.preview_change, changes.change, changes.undo
         self.audits = audits = Audits(self.library)
         self.audit, self.books, self.in_need = audits.audit, audits.books, audits.in_need

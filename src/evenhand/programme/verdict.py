@@ -100,7 +100,7 @@ class ServiceRow:
 
 
 @dataclass(frozen=True)
-class BudgetRow:
+class BudgetDeviation:
     """A step planned with another budget than the usual one."""
 
     step: int
@@ -299,7 +299,7 @@ def _played(books: Books, episodes: int, rng: np.random.Generator) -> Iterator[t
 
 def find_deviations(
     books: Books, sums: Account
-) -> tuple[tuple[OverrideRow, ...], tuple[BudgetRow, ...], tuple[UndoneRow, ...]]:
+) -> tuple[tuple[OverrideRow, ...], tuple[BudgetDeviation, ...], tuple[UndoneRow, ...]]:
     """Return overrides, steps planned with another budget than the usual one, and decisions not done as accepted.
 
     Args:
@@ -313,7 +313,7 @@ def find_deviations(
         usual = span.budgets[since[-1]] if since else model.named_budget
         for (name, there), planned in zip(usual.items(), budget, strict=True):
             if there != planned:
-                budgets.append(BudgetRow(span.first + column, name, there, planned))
+                budgets.append(BudgetDeviation(span.first + column, name, there, planned))
     accepted, done = (span.texts[name][:, span.columns] for name in ("accepted", "done"))
     for n, column in np.argwhere(span.present & given(done) & (done != accepted)).tolist():
         texts, arm = (accepted[n, column] or "", done[n, column]), span.arms[n]
