@@ -1,4 +1,4 @@
-"""ActionEffects of actions in reasons: shares by hand and by playing, the order of states, and the evidence behind them."""
+"""Effects of actions in reasons: shares by hand and by playing, the order of states, and the evidence behind them."""
 
 import re
 

@@ -279,6 +279,7 @@ def _read(
             overrides.append((place[row.arm], row))
 
     def reports(table: Any, *columns: Any) -> Any:
+        """Select the valid reports of the window that are not read yet."""
         new = (table.c.event > after) | (table.c.step > last - added)
         written = (
             *schema.valid(table, event),

@@ -484,6 +484,7 @@ def _body(change: LastingChange, arms: Sequence[roster.RosterArm]) -> dict[str, 
     moved = [[numbers[name], kind, group] for name, kind, group in change.transfers]
 
     def nameless(line: str) -> str | list[Any]:
+        """Return a sentence with the number of an arm in place of its name."""
         for name, _, _ in change.transfers:
             before, found, after = line.partition(f" {name} is in ")
             if found:

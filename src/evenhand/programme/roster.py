@@ -278,16 +278,19 @@ def match_names(known: Collection[str]) -> Callable[[str], str]:
     """
 
     def folded(name: str) -> str:
+        """Return a name without differences of case and blanks."""
         return " ".join(name.split()).casefold()
 
     @cache  # built at the first name that is not known as it stands
     def alike() -> dict[str, list[str]]:
+        """Return the known names by their folded form."""
         found = defaultdict[str, list[str]](list)
         for name in known:
             found[folded(name)].append(name)
         return found
 
     def match(name: str) -> str:
+        """Return the only known name that is alike, or the text itself."""
         near = [name] if name in known else alike().get(folded(name), [])
         return near[0] if len(near) == 1 else name
 

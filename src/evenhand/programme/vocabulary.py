@@ -112,6 +112,7 @@ class Vocabulary(Result):
         faults += [Fault(name, f"expected one of {', '.join(sorted(known))}") for name in given if name not in known]
 
         def noun(name: str, value: object) -> Noun:
+            """Read a noun; add a fault for an invalid one."""
             text = value.strip() if isinstance(value, str) else ""
             if not text.strip(",") or len(text) > 80 or not text.isprintable():
                 faults.append(Fault(name, f"expected a word of up to 80 characters, got {str(value)[:50]!r}"))
@@ -359,6 +360,7 @@ class Vocabulary(Result):
 
     def _row(self, row: TableRow, heads: Sequence[str]) -> TableRow:
         def named(head: str, text: str) -> str:
+            """Return a cell in the words of the programme."""
             if head == "step" and text.isdecimal():
                 return self.name(int(text))
             return self.say(text) if head == "reason" else text

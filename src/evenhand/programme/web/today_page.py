@@ -295,6 +295,7 @@ def _list_rows(query: TableQuery, lines: _Lines) -> Listing[PlanRow]:
         return SHOWN.get(show, SHOWN[""])[1](line) and matches(words, *texts)
 
     def turn(row: PlanRow) -> float:
+        """Return the place in the line of waiting arms; infinite if there is none."""
         return math.inf if row.why is not None else row.next_in_line or math.inf
 
     keys: dict[str, Callable[[PlanRow], tuple[Any, ...]]] = {
