@@ -311,7 +311,7 @@ def _read(
     digests, policies = tuple(one[0] for one in of_step), tuple((one[1], one[2]) for one in of_step[first - since :])
     return Span(first, last, event, since, tuple(arms), digests, policies, tuple(of_step), texts, reward, late,
                 corrected, tuple(overrides), tuple(changes_between(tx, first, last, event)),
-                _moves(tx, first, last, event), values_between(tx, "budget", first + 1, last, event), new_from,
+                _moves(tx, first, last, event), dict(values_between(tx, "budget", first + 1, last, event)), new_from,
                 object() if known is None or new_from <= last else known.content)  # fmt: skip
 
 
@@ -406,7 +406,7 @@ class Books:
         models: Models,
         plans: Mapping[str, Plan],
         welfare: str | None,
-        need: tuple[Sequence[str], str],
+        need: tuple[Mapping[int, Sequence[str]], str],
         words: Vocabulary,
         level: float = LEVEL,
         parts: dict[tuple[int, int], "WindowPart"] | None = None,
@@ -418,13 +418,13 @@ class Books:
             models: models by digest.
             plans: policies of the window by digest.
             welfare: welfare of the programme.
-            need: states of need, and their origin.
+            need: states of need from some steps on, none for those of the relaxation, and their origin.
             words: words of the programme.
             level: probability of intervals.
             parts: parts of the window that are known, by first and last step; others are added.
         """
         self.span, self.models, self.plans, self.welfare, self.level = span, models, plans, welfare, level
-        self.need, self.words = need, words
+        self.need, self.words, self.event = need, words, span.event
         self.parts = {} if parts is None else parts
         self.state_names = sorted({name for _, names in models.values() for own in names.states for name in own})
         self.continuation = lru_cache(maxsize=None)(self._continuation)
@@ -478,13 +478,14 @@ class Books:
         for number, own in enumerate(words.states):
             places[number, : len(own)] = [names[name] for name in own]
         served = continuation.model.tables.served
-        needs = continuation.needs if self.need[1] == "relaxation" else words.mask(self.need[0])
+        needs = np.array([words.mask(names) if names else continuation.needs for names in self.need[0].values()])
+        times = np.searchsorted(list(self.need[0]), np.arange(first, last + 1), side="right") - 1
         return found | {
             "mode": mode,
             "state": places[block, mode],
             "served": served[block, mode, arms.done],
             "planned": served[block, mode, arms.planned],
-            "need": needs[block, mode],
+            "need": needs[times, block, mode],
         }
 
     def earned(self, sums: Account, arms: Bools | Ints) -> Earned:
