@@ -413,12 +413,11 @@ def _need(tx: Connection, words: Words, event: int | None = None) -> tuple[Seque
 
 
 def _first_waits(tx: Connection, span: Span, words: Words) -> Ints:
-    """(arm,) waiting times of promised waits at the first step of a window, as plans count them; 0 for later arms."""
-    found = np.zeros(len(span.arms), dtype=np.int64)
-    if words.model.has_max_wait:
-        there = np.flatnonzero(span.present[:, 0])
-        arms = [span.arm_at(place, span.first) for place in there.tolist()]
-        found[there] = [row.waiting for row in know(tx, words, arms, span.first, span.event)]
+    """(wait, arm) waiting times at the first step of a window by which plans decide; 0 for arms that join later."""
+    found, there = np.zeros((2, len(span.arms)), dtype=np.int64), np.flatnonzero(span.present[:, 0])
+    arms = [span.arm_at(place, span.first) for place in there.tolist()]
+    known = know(tx, words, arms, span.first, span.event)
+    found[:, there] = [[row.waiting for row in known], [row.unserved for row in known]]
     return found
 
 

@@ -425,7 +425,7 @@ class Books:
             welfare: welfare of the programme.
             need: states of need, and their origin.
             words: words of the programme.
-            waits: (arm,) waiting times at the first step, as of promised waits.
+            waits: (wait, arm) waiting times at the first step by which plans decide: of promises, and since service.
             level: probability of intervals.
             parts: parts of the window that are known, by first and last step; others are added.
         """

@@ -26,7 +26,8 @@ from evenhand.errors import NotApplicableError
 from evenhand.model.composite import components
 from evenhand.model.policy import begin
 from evenhand.model.state_table import find_arms
-from evenhand.planning.plan import PlacedArms
+from evenhand.planning.effects import ActionEffects
+from evenhand.planning.plan import PlacedArms, longest_first
 from evenhand.programme.audit_window import Books, given
 from evenhand.programme.expectations import UNKNOWN, Account
 from evenhand.programme.vocabulary import Noun, Vocabulary
@@ -272,7 +273,7 @@ def _played(books: Books, episodes: int, rng: np.random.Generator) -> Iterator[t
     start = np.where((first != UNKNOWN)[:, None], np.arange(arms.start.shape[1]) == first[:, None], arms.start)
     ends = np.cumsum(start, axis=1)[None, :, :-1]
     states = (rng.random((episodes, len(start), 1)) >= ends).sum(axis=2).astype(np.int32)
-    waits = np.tile(books.waits, (episodes, 1))
+    waits = np.repeat(books.waits[:, None], episodes, axis=1)
     for column in range(span.horizon):
         there, made = np.flatnonzero(span.present[:, column]), span.policies[column]
         if not len(there):
@@ -289,14 +290,17 @@ def _played(books: Books, episodes: int, rng: np.random.Generator) -> Iterator[t
             order[placed.places] = there
             place = 0 if part is None else plan.parts[part - 1].place
             kinds, actor = placed.problem.type_of_arm, begin(components(placed.policy)[0][place], episodes, rng)
+            effects = ActionEffects(placed.problem, range(len(types)))
             if (skip := getattr(actor, "skip_to", None)) is not None:
                 skip(span.first + column)
         now = states[:, order]
-        if promises := hasattr(actor, "waiting"):
-            actor.waiting = waits[:, order]
-        actions = np.asarray(actor.act(now, rng))
-        waits[:, order] = actor.waiting if promises else 0
-        yield order, types.served[kinds, now, actions]
+        if hasattr(actor, "waiting"):
+            actor.waiting = waits[0][:, order]
+        actions = longest_first(effects, kinds, now, np.asarray(actor.act(now, rng)), waits[:, :, order])
+        served = types.served[kinds, now, actions]
+        yield order, served
+        waiting = np.stack([placed.problem.type_max_waits[kinds, now] >= 0, np.ones_like(served)]) & ~served
+        waits[:, :, order] = np.where(waiting, waits[:, :, order] + 1, 0)
         draw = rng.random((*now.shape, 1))
         states[:, order] = (draw >= types.cumulative[kinds, now, actions]).sum(axis=2)
 
