@@ -221,7 +221,7 @@ def test_a_forecast_is_that_of_playing(tmp_path):
         books = programme.books(first, last)
     (policy,) = books.plans.values()
     counts = []
-    for play in range(60):
+    for play in range(40):
         (states, waits), served = (dict(one) for one in start), dict.fromkeys(books.groups, 0)
         for step, present in enumerate(rosters[first:], first):
             table = [
@@ -245,6 +245,20 @@ def test_a_forecast_is_that_of_playing(tmp_path):
     assert (np.abs(drawn.mean(axis=0) - counts.mean(axis=0)) <= 4 * error + 1e-9).all()
     assert (np.abs(drawn.std(axis=0) - counts.std(axis=0)) <= 3 * error + 1e-9).all()
     assert (np.abs(np.diff(np.sort(drawn.mean(axis=0)))) > 0.5).all()  # no group can stand for another
+
+
+def test_a_forecast_serves_the_longest_wait_first(tmp_path):
+    """Equal arms of two groups take turns, also from the middle of a programme on: nothing is left to chance."""
+    arm = Arm(np.ones((1, 2, 1)), [[0.0, 1.0]], [[0], [1]], name="bed", states=["here"], actions=["wait", "visit"])
+    model = CoupledMDP([arm, arm], [1], 0.9, counts=[1, 1], groups=["Port", "Hill"], resources=["visits"])
+    arms = [{"arm": group, "type": "bed", "group": group, "state": "here"} for group in ("Port", "Hill")]
+    with Programme.create(tmp_path / "a.db", model, arms) as programme:
+        for _ in range(6):
+            programme.accept(programme.plan().plan)
+        for first, last in ((1, 3), (2, 4), (1, 4)):
+            found = programme.audit(first, last).services
+            assert [(row.lower, row.upper) for row in found] == [(row.done, row.done) for row in found]
+            assert {row.done for row in found} == ({2} if last - first == 3 else {1, 2})
 
 
 def test_a_forecast_plays_the_part_that_the_programme_drew(tmp_path):
