@@ -177,6 +177,18 @@ def test_the_rule_leaves_a_plan_alone_that_keeps_the_promise():
     assert np.array_equal(one.returns, other.returns)
 
 
+def test_the_rule_leaves_planned_actions_that_use_nothing():
+    """Advice is free and not the idle action: arms that the rule does not serve are advised as planned."""
+    arm = eh.Arm(np.ones((1, 3, 1)), [[0.0, 1.0, 0.0]], [[0], [0], [1]])
+    deadlines = Deadlines(eh.CoupledMDP([arm], [1], 0.9, counts=[3], max_waits=[{"0": 2}]))
+    planned = np.ones((1, 3), dtype=np.int32)
+    actions, forced = deadlines.enforce(
+        np.zeros_like(planned), np.array([[0, 2, 0]]), planned, None, np.random.default_rng(0)
+    )
+    assert actions.tolist() == [[1, 2, 1]]
+    assert forced.tolist() == [[False, True, False]]
+
+
 def test_services_of_two_resources_that_every_arm_can_get_add_up():
     # Three visits and two calls: five arms can be served per step, whichever they are.
     usage = [[0, 0], [1, 0], [0, 1]]

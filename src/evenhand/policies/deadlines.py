@@ -266,7 +266,8 @@ class Deadlines:
         """Serve arms in turn while the budget lasts: forced ones by some service, others as planned."""
         types, kinds, rows = self.problem.types, self.problem.type_of_arm, np.arange(len(states))
         side_by_side, unit, least = self._least
-        actions, serves = types.idle[kinds, states].copy(), types.served & types.valid
+        serves = types.served & types.valid
+        actions = np.where(types.served[kinds, states, planned], types.idle[kinds, states], planned)
         left = np.tile(self.problem.budget_limit, (len(states), 1))
         order, numbers, owed = np.argsort(turn, axis=1), np.isfinite(turn).sum(axis=1), forced.sum(axis=1)
         for position in range(int(numbers.max())):
