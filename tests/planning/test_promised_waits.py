@@ -1,5 +1,7 @@
 """Promised waits: extended states against brute force, the deadline rule, bounds, refusals, files and decisions."""
 
+from dataclasses import replace
+from functools import partial
 from itertools import product
 
 import numpy as np
@@ -8,6 +10,7 @@ from scipy.optimize import linprog
 
 import evenhand as eh
 from evenhand.errors import InfeasibleError, ModelError, NotApplicableError, TableError
+from evenhand.planning import promises
 from evenhand.planning.promises import check_promises, share_broken
 from evenhand.policies.deadlines import Deadlines, count_broken, extend, keep_promises, without_promises
 
@@ -242,6 +245,24 @@ def test_impossible_promises_are_refused_with_the_shortest_wait():
     with pytest.raises(InfeasibleError):
         check_promises(both)
     assert check_promises(both.with_max_wait({"here": 3})).is_sure
+
+
+@pytest.mark.parametrize("counts", [[40, 30, 30], [4 * 10**6, 3 * 10**6, 3 * 10**6]])
+def test_the_shortest_wait_does_not_depend_on_the_number_of_arms(counts):
+    # Everyone is always in a promised state: a service each every wait + 1 steps, and 100 arms per service.
+    problem = _random_problem(np.random.default_rng(0), 3, budget=sum(counts) // 100, counts=counts)
+    with pytest.raises(InfeasibleError) as error:
+        check_promises(replace(problem, max_waits=np.full((3, 3), 2)))
+    assert "allows is 99 steps" in str(error.value)
+
+
+def test_a_shortest_wait_that_is_not_known_is_bounded_by_the_sure_one(monkeypatch):
+    # As many types as arms: too much to extend them all by long waits.
+    monkeypatch.setattr(promises, "_is_possible", partial(promises._is_possible, most_cells=1e5))
+    problem = _random_problem(np.random.default_rng(0), 30, budget=1)
+    with pytest.raises(InfeasibleError) as error:
+        check_promises(replace(problem, max_waits=np.full((30, 3), 2)))
+    assert "at most 29 steps" in str(error.value)
 
 
 def test_a_state_that_no_service_reaches_cannot_be_promised():

@@ -28,7 +28,7 @@ from typing import Any, cast
 import numpy as np
 
 from evenhand.checks import as_generator
-from evenhand.errors import PolicyError
+from evenhand.errors import NotApplicableError, PolicyError
 from evenhand.model.arm import ArmTables
 from evenhand.model.arm_matching import all_made_for
 from evenhand.model.composite import CompositePolicy, redraw_period
@@ -365,7 +365,10 @@ class DeadlinePolicy(CompositePolicy):
         return cls(problem, parts[0], int(arrays["mode"]))
 
     def resized(self, problem: CoupledMDP, types: Sequence[int] | None = None) -> "Policy | StatefulPolicy":
-        """Return the policy for other numbers of arms, another budget, or other promises."""
+        """Return the policy for other numbers of arms, another budget, or, if its part knows none, other promises."""
+        rows = np.arange(problem.num_types) if types is None else np.asarray(types)
+        if self.mode and not np.array_equal(self.problem.type_max_waits[rows], problem.type_max_waits):
+            raise NotApplicableError("the plan is for the waiting times of other promises")
         own = self.problem_of_parts(problem, self.to_arrays())
         # Without promises, types may be fewer.
         part = described(self.parts[0]).resized(own, None if self.mode == 0 else types)
