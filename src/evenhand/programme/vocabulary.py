@@ -362,7 +362,7 @@ class Vocabulary(Result):
     def _row(self, row: TableRow, heads: Sequence[str]) -> TableRow:
         def named(head: str, text: str) -> str:
             """Return a cell in the words of the programme."""
-            if head == "step" and text.isdecimal():
+            if head == "step" and text.isascii() and text.isdecimal():
                 return self.name(int(text))
             return self.say(text) if head == "reason" else text
 
