@@ -1,5 +1,7 @@
 """Lasting changes and their effects; undo; names that differ in case, blanks, and repeated files."""
 
+from functools import partialmethod
+
 import pytest
 
 from evenhand.errors import ConflictError, InfeasibleError, InvalidInputError, TableError
@@ -10,14 +12,9 @@ ALL = ("b1", "b2", "h1", "h2", "v1")
 
 @pytest.fixture(autouse=True)
 def solve_shortly(monkeypatch):
-    solving = changes.solve
-    monkeypatch.setattr(changes, "solve", lambda problem, **asked: solving(problem, **asked | {"method": quick(asked)}))
-
-
-def quick(asked):
-    from dataclasses import replace
-
-    return replace(asked["method"], seconds=0.3)
+    preview = changes.LastingChanges.preview_change
+    quick = partialmethod(preview, seconds=0.3)
+    monkeypatch.setattr(changes.LastingChanges, "preview_change", quick)
 
 
 @pytest.fixture
@@ -166,8 +163,9 @@ def test_a_budget_holds_from_its_step_on(running):
     assert plan.budget == {"hours": 1.0}
     assert plan.used["hours"] <= 1
     assert running.certificate().upper_bound < 40
+    running.accept(plan.id)
     with pytest.raises(ConflictError):  # the plan of now goes by it, the one of the step before was accepted by 3
-        running.accept(plan.id) and running.undo(found.event)
+        running.undo(found.event)
     audited = running.audit()
     assert (audited.last, audited.budgets) == (2, ())  # the usual budget of each step is that of then
     running.verify()
@@ -298,7 +296,7 @@ def test_promises_from_several_steps_add_up(running):
     # A row for all over one for a group that came between, in the order of their steps.
     running.change({"max_wait": [{"state": "broken", "steps": 40, "group": "hill"}], "start": 6})
     running.change({"max_wait": [{"state": "broken", "steps": 50}], "start": 7})
-    assert terms(running, 7) == [[("worn", 60), ("broken", 40), ("broken", 50)]]
+    assert terms(running, 6, 7) == [[*both, ("broken", 40)], [("worn", 60), ("broken", 50)]]
     with running.store.reading() as tx:
         waits = running.library.model(tx, step=7)[0].max_waits
     assert waits.tolist() == [[-1, 60, 50]] * 3
@@ -409,3 +407,51 @@ def test_a_preview_shows_who_gains_and_who_loses(running):
     assert less.difference < 0
     assert less.measurable
     assert all(row.after < row.before for row in less.groups)
+
+
+def test_a_preview_agrees_with_what_if(running):
+    running.plan()
+    for amount, start in ((3, None), (4, None), (4, 5)):  # each searched for a short time
+        shown = running.preview_change({"budget": {"hours": amount}, "start": start})
+        found = running.suppose([[amount]], seconds=0.3)[0]
+        assert shown.difference == pytest.approx(found.difference["welfare"], rel=0.5)
+        assert shown.measurable == found.difference["measurable"]
+        assert shown.difference >= 0
+        assert shown.after.welfare - shown.before.welfare == pytest.approx(shown.difference, abs=1e-9)
+    same = running.preview_change({"budget": {"hours": 3}})
+    assert (same.difference, same.stderr, same.measurable) == (0, 0, False)
+    assert all(row.before == row.after for row in same.groups)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"welfare": "maximin"},
+        {"transfer": [{"arm": "h1", "group": "valley"}]},
+        {"max_wait": [{"state": "broken", "steps": 9}]},
+    ],
+)
+def test_both_plans_of_a_preview_are_on_common_episodes(running, given):
+    running.plan()
+    shown = running.preview_change(given)
+    assert shown.after.welfare - shown.before.welfare == pytest.approx(shown.difference, abs=1e-9)
+    assert shown.stderr <= (shown.after.stderr**2 + shown.before.stderr**2) ** 0.5
+    if "max_wait" not in given:
+        assert shown.difference >= -shown.stderr  # the plan in use competes
+
+
+def test_a_later_promise_replaces_those_of_its_arms(running):
+    first = {"state": "broken", "steps": 8, "type": "small", "group": "hill"}
+    said = running.change({"max_wait": [first]}).change.said
+    assert len(said) == 1
+    assert "small" in said[0]
+    assert "hill" in said[0]
+    running.change({"max_wait": [{"state": "broken", "steps": 9, "type": None, "group": "valley"}]})
+    again = running.change({"max_wait": [first | {"steps": 7}]}).change
+    assert len(again.said) == 1
+    assert again.max_wait == [first | {"steps": 7}]
+    assert terms(running, 0) == [[("broken", 9), ("broken", 7)]]
+    running.change({"max_wait": [{"state": "broken", "steps": 10}]})
+    assert terms(running, 0) == [[("broken", 10)]]
+    assert {limit for block in range(3) for limit in running.model().waits_of(block).values()} == {10}
+    running.verify()

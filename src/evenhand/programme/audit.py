@@ -30,7 +30,7 @@ from evenhand.evaluation.inequality import gini_coefficient
 from evenhand.model import quoted
 from evenhand.programme import expectations, schema
 from evenhand.programme.audit_window import LEVEL, Books, Earned, Span, WindowPart, count_waits, given, read_span
-from evenhand.programme.belief import decided_between
+from evenhand.programme.belief import decided_between, know
 from evenhand.programme.decisions import PlanRow
 from evenhand.programme.expectations import Account
 from evenhand.programme.ledger import Result, append, last_event
@@ -412,6 +412,15 @@ def _need(tx: Connection, words: Words, event: int | None = None) -> tuple[Seque
     return (), "relaxation"
 
 
+def _first_waits(tx: Connection, span: Span, words: Words) -> Ints:
+    """(wait, arm) waiting times at the first step of a window by which plans decide; 0 for arms that join later."""
+    found, there = np.zeros((2, len(span.arms)), dtype=np.int64), np.flatnonzero(span.present[:, 0])
+    arms = [span.arm_at(place, span.first) for place in there.tolist()]
+    known = know(tx, words, arms, span.first, span.event)
+    found[:, there] = [[row.waiting for row in known], [row.unserved for row in known]]
+    return found
+
+
 class Audits:
     """Audits of a span of steps, and waiting times."""
 
@@ -479,7 +488,7 @@ class Audits:
         }
         for _, words in models.values():  # here, so that unknown names are reported as damage
             words.blocks_of(span.arms)
-        plans = {digest: self._library.policy(tx, digest) for digest, _ in set(span.policies) if digest}
+        plans = {digest: self._library.policy(tx, digest) for digest, *_ in set(span.policies) if digest}
         changed = [step for step, _ in values_between(tx, "max_wait", span.first + 1, span.last, span.event)]
         digests = zip(range(span.first, span.last + 1), span.digests[span.columns], strict=True)
         by_step = {
@@ -490,7 +499,8 @@ class Audits:
         origin = next((origin for names, origin in by_step.values() if names), "relaxation")
         need = {step: names for step, (names, _) in by_step.items()}, origin
         vocabulary = Vocabulary.read(setting(tx, "words", 0, span.event))
-        return Books(span, models, plans, welfare, need, vocabulary, wanted, parts)
+        waits = _first_waits(tx, span, models[span.runs()[0][2]][1])
+        return Books(span, models, plans, welfare, need, vocabulary, waits, wanted, parts)
 
     def need(self) -> tuple[str, ...]:
         """Return the states of need that were set; none if none were."""

@@ -5,8 +5,9 @@ another one, arms that are transferred to another group or type. It is written a
 (`roster`); plans of that step and later ones go by them, earlier ones stay as they are. A block of the model that the
 new group lacks is added with the tables of the old one (`named_model.with_kinds`).
 
-The effect is the welfare of the best plan found after the change beside that of the plan in use, resized, which
-competes; and the mean value of the arms of each group, before and after.
+The effect is the welfare of the best plan found after the change beside that of the plan in use, which competes; and
+the mean value of the arms of each group, before and after. Of a change of the budget alone it is that of a what-if
+(`counterfactuals`); otherwise both plans are evaluated on the same episodes.
 
 Undo is an event of its own. It deletes nothing: rows of the undone event have the number of the undo, and count no
 longer from there on; what was planned before can still be recomputed.
@@ -15,8 +16,7 @@ longer from there on; what was planned before can still be recomputed.
 import json
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
-from math import hypot
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 import numpy as np
@@ -25,10 +25,19 @@ from sqlalchemy import Connection, Table, or_, select
 from evenhand.errors import ConflictError, Fault, InvalidInputError, ModelError, NotApplicableError
 from evenhand.model import SHOWN_FAULTS, CoupledMDP, quoted, read_welfare
 from evenhand.planning import SolveMethod
+from evenhand.planning.budget_sweep import CommonEpisodes, figured, step_between
 from evenhand.planning.promises import check_promises
 from evenhand.planning.solve import solve
 from evenhand.programme import ledger, roster, schema
-from evenhand.programme.certificates import METHOD, Certificate, certificate_for, certificate_of, numbers_of
+from evenhand.programme.certificates import (
+    METHOD,
+    Certificate,
+    certificate_for,
+    certificate_of,
+    numbers_of,
+    plan_in_use,
+)
+from evenhand.programme.counterfactuals import PlanInUse, suppose_budgets
 from evenhand.programme.cycle import Cycle
 from evenhand.programme.library import Library
 from evenhand.programme.named_model import Words, of_roster, with_kinds, with_promises
@@ -159,20 +168,42 @@ class LastingChanges:
         with self._library.store.reading() as tx:
             change, kinds = self._read(tx, given)
             arms, then, today, problem = self._problems(tx, change, kinds)
-            plan, digest = self._cycle.policy_in_use(tx)
-            seed = int(tx.execute(select(schema.programme.c.seed)).scalar_one())
-        before, candidates = None, {}
-        if plan is not None:
+            policy, digest = self._cycle.policy_in_use(tx)
+            own_welfare = self._library.welfare(tx, change.from_step)
+        present, _, seed = self._cycle.present_problem()
+        before, plan = None, None
+        if policy is not None:
             with suppress(NotApplicableError):  # arms of a kind that the plan in use does not know
-                before = certificate_for(plan, digest, numbers_of(arms), today)
-                candidates["plan in use"] = plan.fitted(problem)
-        method = SolveMethod(METHOD, seconds=seconds, candidates=candidates)
-        solution = solve(problem, method=method, progress=progress, rng=seed)
-        after = certificate_of(solution, "", numbers_of(then))
-        difference = None if before is None else after.welfare - before.welfare
-        stderr = after.stderr if before is None else hypot(after.stderr, before.stderr)
-        measurable = difference is not None and abs(difference) > max(stderr, 1e-9)
-        return ChangePreview(change, before, after, difference, stderr, measurable, _effects(arms, then, before, after))
+                before = self._cycle.certificate() if today == present else None
+                before = before or certificate_for(policy, digest, numbers_of(arms), today)
+                plan = plan_in_use(policy, before, today)
+        method = SolveMethod(METHOD, seconds=seconds)
+        only_budget = problem.with_budget(today.budget) == today
+        if only_budget and read_welfare(today, own_welfare).name == read_welfare(today, None).name:
+            beside = None if plan is None or before is None else PlanInUse(plan, before, seed, own_welfare=True)
+            budgets = [problem.budget]
+            (found,) = suppose_budgets(today, numbers_of(then), beside, budgets, None, method, progress, seed)
+            after = Certificate(**{one.name: getattr(found, one.name) for one in fields(Certificate)})
+            step = found.difference
+        else:
+            if plan is not None and not problem.has_floors:  # the plan in use may miss floors by chance
+                with suppress(NotApplicableError):
+                    plan.fitted(problem)
+                    method = replace(method, plans=[plan])
+            sweep = solve(problem, method=method, budgets=[problem.budget], progress=progress, rng=seed)
+            after, step = certificate_of(sweep[0].solution, "", numbers_of(then)), None
+            if plan is not None and before is not None:
+                # Other arms or promises: the plan in use under those of before, on the same episodes.
+                welfare = read_welfare(today, None)
+                judge = CommonEpisodes.of(today, welfare, seed)
+                now = sweep.known[0] if only_budget and sweep.known else judge(figured(plan, today, welfare, seed))
+                step = vars(step_between(now, sweep[0].solution, today))
+                own = certificate_of(replace(now, upper_bound=before.upper_bound), digest, before.numbers)
+                before = replace(own, for_roster=before.for_roster)
+        effects = _effects(arms, then, before, after)
+        if step is None:
+            return ChangePreview(change, None, after, None, after.stderr, False, effects)
+        return ChangePreview(change, before, after, step["welfare"], step["stderr"], bool(step["measurable"]), effects)
 
     def _problems(
         self, tx: Connection, change: LastingChange, kinds: list[list[str]]
@@ -517,7 +548,7 @@ def _sentences(change: LastingChange, arms: Sequence[roster.RosterArm], words: V
     if change.welfare is not None:
         found.append(f"{since} the welfare is {change.welfare}")
     for row in change.max_wait or []:
-        whom = row.get("group") or row.get("type") or "all"
+        whom = ", ".join(row[of] for of in ("type", "group") if row[of]) or "all"
         wait = "may wait for any time" if row["steps"] is None else f"wait {words.step.counted(row['steps'])} at most"
         found.append(f"{since} {words.arm.many} in {row['state']} ({whom}) {wait}")
     for old, new in change.closed.items():

@@ -40,17 +40,16 @@ def values_between(tx: Connection, name: str, first: int, last: int, event: int 
 
 
 def promises_at(tx: Connection, step: int, event: int | None = None) -> list[dict[str, Any]]:
-    """Return the promised waits in force at a step, one row per state, type and group; as of an event, or now.
+    """Return the promised waits in force at a step, as of an event or now; later rows count over earlier ones.
 
-    Rows without steps stay: they take back what the model, or a row for more arms, promises.
+    Rows that a later one replaces, of the same state and for all of their arms, are left out. Rows without steps stay:
+    they take back what the model, or a row for more arms, promises.
     """
-    found: dict[tuple[Any, ...], dict[str, Any]] = {}
-    for _, rows in values_between(tx, "max_wait", 0, step, event):
-        for row in rows:
-            key = row["state"], row.get("type"), row.get("group")
-            found.pop(key, None)  # the last one counts, also over rows for other arms that came between
-            found[key] = row
-    return list(found.values())
+    found: list[dict[str, Any]] = []
+    for row in (row for _, rows in values_between(tx, "max_wait", 0, step, event) for row in rows):
+        wanted = {name: row[name] for name in ("state", "type", "group") if row[name] is not None}
+        found = [one for one in found if any(one[name] != value for name, value in wanted.items())] + [row]
+    return found
 
 
 def closed_at(tx: Connection, step: int, event: int | None = None) -> dict[str, str]:
