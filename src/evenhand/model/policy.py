@@ -318,6 +318,11 @@ class BasePolicy(ShownPolicy):
         finite = isinstance(problem, CoupledMDP) and problem.criterion.num_steps is not None
         return finite and isinstance(self._described, StatefulPolicy)
 
+    @property
+    def decision_cost(self) -> float:
+        """Cost of a decision that was not made before, in simulated steps of an arm; 0 if it is one of the arms."""
+        return 0.0
+
     def resized(self, problem: CoupledMDP, types: Sequence[int] | None = None) -> Policy | StatefulPolicy:
         """Return the same policy for other numbers of the same types of arms.
 

@@ -95,6 +95,7 @@ REGISTRY: tuple[NamedPolicy, ...] = (
     NamedPolicy("fair-index", "FIP", "highest gain per price first, by the welfare", _FLUID),
     NamedPolicy("occupancy-priority", "FOP", "draws actions from the relaxation, repairs and fills up", _FLUID),
     NamedPolicy("re-solving", "FRP", "as fair-index, at prices found again from the present states", _FLUID),
+    NamedPolicy("lp-update", "LPU", "a linear program over the next steps, from the present states", _FLUID),
     NamedPolicy("whittle", "WIP", "highest Whittle index first, only if it is positive", "policies:whittle"),
     NamedPolicy("cp-drl", "CPD", "a trained network that ships with the package", "planning.shipped:shipped_network"),
     NamedPolicy("random", "RDM", "random choice among stopping and all that fits", "policies:random_feasible"),

@@ -17,6 +17,7 @@ from evenhand.model.simulator import Problem, needs_tables
 from evenhand.model.welfare import MOST_APART, Welfare, check_welfare, is_named
 from evenhand.planning.task import FAILURES
 from evenhand.policies.fluid import Resolving, fair_index, occupancy_priority
+from evenhand.policies.look_ahead import look_ahead
 from evenhand.solvers.fluid import FluidSolution, solve_fluid, solve_opening
 from evenhand.solvers.service import best_values
 from evenhand.typing import Floats
@@ -172,7 +173,7 @@ def fluid_policy(problem: Problem, welfare: str | Welfare | None, name: str) -> 
     Args:
         problem: the problem.
         welfare: what the relaxation maximises.
-        name: occupancy-priority, fair-index or re-solving.
+        name: occupancy-priority, fair-index, re-solving or lp-update.
 
     Raises:
         NotApplicableError: it is not for this many arms, types or resources.
@@ -187,13 +188,15 @@ def build_policy(problem: CoupledMDP, relaxed: FluidSolution, name: str) -> Poli
     Args:
         problem: the problem.
         relaxed: a solution of its relaxation.
-        name: occupancy-priority, fair-index or re-solving.
+        name: occupancy-priority, fair-index, re-solving or lp-update.
     """
     weights, prices = relaxed.weights, relaxed.prices
     # None, and not zeros: policies without floors are saved without them.
     pay = relaxed.floor_prices if problem.has_floors else None
     if name == "fair-index":
         return fair_index(problem, weights, prices, pay)
+    if name == "lp-update":
+        return look_ahead(problem, weights, prices, pay)
     # The first looks at every arm, the second at a table for every type; fair-index also plays by counts.
     many = problem.num_arms if name == "occupancy-priority" else problem.num_types
     if many > MOST_FOLLOWED:

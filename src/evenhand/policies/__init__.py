@@ -13,6 +13,7 @@ from evenhand.policies.baselines import myopic, never_act, random_feasible, wors
 from evenhand.policies.fluid import OccupancyPriority, Resolving, fair_index, occupancy_priority
 from evenhand.policies.functions import FunctionPolicy, from_function
 from evenhand.policies.index import whittle
+from evenhand.policies.look_ahead import LookAhead, look_ahead
 from evenhand.policies.network import CountNetworkPolicy, JointNetworkPolicy, Network
 from evenhand.policies.priority import ExchangeablePriority, PriorityPolicy
 from evenhand.policies.round_robin import RoundRobin
@@ -43,6 +44,7 @@ SAVABLE = (
     ExchangeablePriority,
     JointNetworkPolicy,
     JointTable,
+    LookAhead,
     OccupancyPriority,
     PriorityPolicy,
     Resolving,
@@ -57,6 +59,7 @@ __all__ = [
     "ExchangeablePriority",
     "FunctionPolicy",
     "JointNetworkPolicy",
+    "LookAhead",
     "Network",
     "OccupancyPriority",
     "PriorityPolicy",
@@ -64,6 +67,7 @@ __all__ = [
     "RoundRobin",
     "fair_index",
     "from_function",
+    "look_ahead",
     "myopic",
     "never_act",
     "occupancy_priority",
