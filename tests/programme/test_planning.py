@@ -276,3 +276,31 @@ def test_a_history_shows_what_was_expected(programme, pumps):
 def test_a_programme_is_called_as_its_file_or_database(address, pumps, roster):
     with Programme.create(address, pumps, roster) as made:
         assert made.status().name.isalnum()
+
+
+def test_promised_waits_are_kept_from_what_was_done(tmp_path, pumps):
+    promised = pumps.with_max_wait({"broken": 2})
+    rows = [{"arm": f"b{i}", "type": "big", "state": "broken"} for i in range(3)] + [
+        {"arm": "h", "type": "small", "group": "hill", "state": "broken"}
+    ]
+    with Programme.create(str(tmp_path / "promised.db"), promised, rows, name="pumps") as programme:
+        waits, reasons = dict.fromkeys((row["arm"] for row in rows), 0), []
+        before = dict(waits)
+        for step in range(7):
+            plan = programme.plan_of(programme.plan(step=step, budget={"hours": 2}).plan)
+            done = {row.arm: row.action for row in plan.rows}
+            assert plan.used["hours"] <= 2
+            for row in plan.rows:
+                assert row.served or waits[row.arm] < 2
+                waits[row.arm] = 0 if row.served else waits[row.arm] + 1
+            reasons += [row.reason for row in plan.rows if row.served]
+            programme.accept(plan.id)
+            if step == 3:  # the repair of one pump did not happen: it waits on
+                missed = next(arm for arm, action in done.items() if action != "run")
+                programme.record([{"arm": missed, "action": "run"}], "crew")
+                waits[missed] = 1 + before[missed]
+            before = dict(waits)
+            programme.observe([{"arm": row["arm"], "state": "broken"} for row in rows], "rounds")
+            assert programme.recompute(plan.id).id == plan.id
+        assert any("promised" in reason for reason in reasons)
+        assert programme.verify()

@@ -106,6 +106,9 @@ class Evaluation(Shown):
     """(episode,) what each counts for in a mean; they sum to 1. They differ only where small parts of a mixture are
     played more often than their shares say. None when exact."""
 
+    broken_promises: tuple[float, float] | None = None
+    """Share of the services due by promised waits that were missed, and its standard error; None without promises."""
+
     def __repr__(self) -> str:
         episodes = "exact"
         if self.num_episodes is not None and self.horizon is not None:
@@ -158,6 +161,8 @@ class Evaluation(Shown):
         if self.problem.has_floors:
             kind = "type" if self.by_type else "arm"
             found["floors_missed"] = [{kind: m.unit, "floor": m.floor, "served": m.served} for m in self.floors_missed]
+        if self.broken_promises is not None:
+            found |= dict(zip(("broken_promises", "broken_promises_stderr"), self.broken_promises, strict=True))
         return found
 
     def plot(self) -> "Figure":

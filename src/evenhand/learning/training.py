@@ -142,8 +142,8 @@ def train(problem: Problem, *settings: Any, **keywords: Any) -> "Training | Trai
             f"training is for the criterion discounted, and this problem's is {problem.criterion.name}. "
             "Train on problem.with_criterion('discounted'), and evaluate under any criterion."
         )
-    if problem.has_floors:
-        raise NotApplicableError("training does not support floors. Use `solve`, or a model without them.")
+    if problem.has_floors or problem.has_max_wait:
+        raise NotApplicableError("training knows no floors or promised waits. Use `solve`, or a model without them.")
     usage_of(problem)  # refuses arms that are not identical
     if run.seeds is not None:
         return train_runs(problem, run, run.seeds)

@@ -30,9 +30,10 @@ from evenhand.checks import (
     read_names,
     read_numbers,
     report_normalised,
+    whole_fault,
 )
 from evenhand.display import Shown, counted
-from evenhand.errors import Fault, InvalidInputError, ModelError
+from evenhand.errors import Fault, InvalidInputError, ModelError, nearest
 from evenhand.model.labels import AXES, Names, depth_of, with_words, with_words_of_arm
 from evenhand.typing import Array, Bools, Floats, Indices
 
@@ -482,6 +483,58 @@ class ArmTables(Sequence[Arm]):
         return [
             b"|".join([str(own["usage"].shape).encode(), *((own[k] + 0.0).tobytes() for k in keys)]) for own in parts
         ]
+
+
+def read_waits(given: Any, tables: ArmTables, faults: Faults, unset: int = -1, most: int = 10_000) -> Indices:
+    """(arm, state) steps without service after which an arm in the state is served.
+
+    Args:
+        given: {state: steps}, None for no promise, for all arms that have the state; one such mapping per arm; the
+            array itself; or None.
+        tables: the arms.
+        faults: list to which faults are added.
+        unset: entry of states without a promise.
+        most: the largest number of steps.
+    """
+    shape = tables.rewards.shape[:2]
+    waits = np.full(shape, unset, dtype=np.int32)
+    if isinstance(given, np.ndarray):
+        if given.ndim != 2 or len(given) != len(tables) or given.dtype.kind not in "iu":
+            faults.add("max_wait", f"expected whole numbers of shape (arm={len(tables)}, state)")
+        elif given.min() < -1 or given.max() > most:
+            faults.add("max_wait", f"expected whole numbers from -1 to {most}")
+        else:
+            width = min(given.shape[1], shape[1])  # padding may have been cut
+            waits[:, :width] = given[:, :width]
+            waits[np.arange(shape[1]) >= tables.num_states[:, None]] = -1
+        return waits
+    shared = not isinstance(given, (list, tuple))
+    rows = [{} if given is None else given] * len(tables) if shared else list(given)
+    places = ["max_wait"] * len(tables) if shared else [f"arms[{index}].max_wait" for index in range(len(tables))]
+    if len(rows) != len(tables):
+        faults.add("max_wait", f"has {len(rows)} entries for {len(tables)} arms")
+    wrong = [place for place, row in zip(places, rows, strict=False) if not isinstance(row, Mapping)]
+    for place in dict.fromkeys(wrong):
+        faults.add(place, "expected steps by state, such as {stopped = 4}")
+    if wrong or len(rows) != len(tables):
+        return waits
+    names = [
+        label[1] or tuple(map(str, range(size)))
+        for label, size in zip(tables.all_labels, tables.num_states.tolist(), strict=True)
+    ]
+    known = [set().union(*names)] * len(tables) if shared else [set(own) for own in names]
+    listed = zip(places, rows, known, strict=True)
+    found = {(place, state): (steps, own) for place, row, own in listed for state, steps in row.items()}
+    for (place, state), (steps, own) in found.items():
+        if state not in own:
+            near = nearest(str(state), own)
+            faults.add(f"{place}.{state}", f"no arm has this state{f'; did you mean {near}?' if near else ''}")
+        elif steps is not None and (message := whole_fault(steps, 0, most)):
+            faults.add(f"{place}.{state}", message)
+    for index, (row, own_names) in enumerate(zip(rows, names, strict=True)) if not faults else ():
+        for state in set(row) & set(own_names):
+            waits[index, own_names.index(state)] = -1 if row[state] is None else row[state]
+    return waits
 
 
 def running_sums(probabilities: Floats) -> Floats:

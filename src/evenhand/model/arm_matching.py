@@ -22,7 +22,7 @@ from evenhand.typing import Ints
 
 def all_made_for(policy: object) -> list[Problem]:
     """The problem that a policy was made for, if it has one; of a policy with parts, those of all parts."""
-    if isinstance(policy, CompositePolicy):
+    if isinstance(policy, CompositePolicy) and not hasattr(policy, "problem"):
         return [problem for part in policy.parts for problem in all_made_for(part)]
     found = policy.reduction.problem if isinstance(policy, Tabulated) else getattr(policy, "problem", None)
     return [found] if isinstance(found, (CoupledMDP, Simulator)) else []
@@ -115,6 +115,7 @@ def subproblem(problem: CoupledMDP, types: Sequence[int], counts: Ints, budget: 
         counts=np.asarray(counts),
         groups=[_groups(problem)[kind] for kind in types],
         floors=problem.type_floors[np.asarray(types)],
+        max_waits=problem.type_max_waits[np.asarray(types)],
         welfare=None,
         arm_names=(),
     )
@@ -170,12 +171,13 @@ class _Match:
             raise NotApplicableError(
                 f"the policy distinguishes arms like {name} by their groups, which are others here"
             )
-        # Of several with the same dynamics, one with the same floor and initial states; else the first.
+        # Of several with the same dynamics, one with the same floor, promises and initial states; else the first.
         floor, start = problem.type_floors[ours], np.trim_zeros(problem.types.initial[ours], "b")
+        waits = problem.waits_of_type(ours)
 
-        def differs(kind: int) -> tuple[bool, bool]:
+        def differs(kind: int) -> tuple[bool, bool, bool]:
             same_start = np.array_equal(np.trim_zeros(made_for.types.initial[kind], "b"), start)
-            return bool(made_for.type_floors[kind] != floor), not same_start
+            return bool(made_for.type_floors[kind] != floor), made_for.waits_of_type(kind) != waits, not same_start
 
         return min(found, key=differs)
 

@@ -71,7 +71,17 @@ class CompositePolicy(RememberingPolicy):
     ) -> "CompositePolicy":
         """Return the policy of these arrays and parts."""
 
-    def resized(self, problem: CoupledMDP, types: Sequence[int] | None = None) -> "CompositePolicy":
+    @classmethod
+    def problem_of_parts(cls, problem: CoupledMDP, arrays: Mapping[str, Array]) -> CoupledMDP:
+        """Return the problem that its parts play, by default its own.
+
+        Args:
+            problem: its own problem.
+            arrays: its own arrays.
+        """
+        return problem
+
+    def resized(self, problem: CoupledMDP, types: Sequence[int] | None = None) -> Policy | StatefulPolicy:
         """Return the policy with resized parts; see `BasePolicy.resized`."""
         return self.with_parts([described(part).resized(problem, types) for part in self.parts])
 

@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
-from math import inf
 from typing import Any, Literal, TypeVar
 
 import numpy as np
@@ -21,7 +20,6 @@ from evenhand.checks import (
     check_shape,
     comma_hint,
     number_fault,
-    plain,
     read_names,
     read_numbers,
     report_normalised,
@@ -29,8 +27,8 @@ from evenhand.checks import (
 )
 from evenhand.display import Shown, counted
 from evenhand.errors import Fault, InvalidInputError, nearest
-from evenhand.model.arm import ROOM, Arm, ArmTables, frozen, set_fields, usable_amount
-from evenhand.model.criterion import Criterion, as_criterion
+from evenhand.model.arm import ROOM, Arm, ArmTables, frozen, read_waits, set_fields, usable_amount
+from evenhand.model.criterion import Criterion, as_criterion, read_criterion
 from evenhand.model.labels import AXES, Names, called, with_words
 from evenhand.model.welfare import parse_welfare
 from evenhand.typing import Floats, Indices, Ints
@@ -44,7 +42,7 @@ Over = Literal["arms", "groups"]
 """Members of the welfare: every arm, or every group by its mean value."""
 
 
-_OF_TYPES = ("type_of_block", "types", "type_counts", "type_of_arm", "group_of_type", "type_floors")
+_OF_TYPES = ("type_of_block", "types", "type_counts", "type_of_arm", "group_of_type", "type_floors", "type_max_waits")
 """Cached properties that depend on which arms are of one type."""
 
 
@@ -126,6 +124,10 @@ class CoupledMDP(SharedResources):
     floors: Floats = None  # type: ignore[assignment]  # filled in below
     """(block,) smallest expected share of time in which each arm is served; 0 by default."""
 
+    max_waits: Indices = None  # type: ignore[assignment]  # read below
+    """(block, state) steps without service after which an arm in the state is served, -1 without a promise. May be
+    given as {state: steps} for all arms that have the state, or as one such mapping per block; see `with_max_wait`."""
+
     criterion: Criterion = "discounted"  # type: ignore[assignment]  # text is read below
     """Value of rewards over time; may be given as text."""
 
@@ -145,6 +147,8 @@ class CoupledMDP(SharedResources):
         num_blocks, num_resources = (None, None) if tables is None else (len(tables), tables.usage.shape[-1])
         given = {field.name: getattr(self, field.name) for field in fields(self)}
         read = read_fields(given, num_blocks, num_resources, faults) | {"arms": tables}
+        if tables is not None:
+            read["max_waits"] = read_waits(self.max_waits, tables, faults)
         if faults:
             names = [Names.of(arm) for arm in self.arms] if isinstance(self.arms, tuple) else []
             names = self.arms.names if isinstance(self.arms, ArmTables) else names
@@ -214,6 +218,45 @@ class CoupledMDP(SharedResources):
         if np.array_equal(amounts, self.budget):
             return self
         return self._changed(("usable_budget", "types", "signature"), budget=amounts)
+
+    def with_max_wait(
+        self, limits: Mapping[str, int | None], *, type: str | None = None, group: str | None = None
+    ) -> "CoupledMDP":
+        """Return the problem with promises: no arm in a state goes longer than so many steps without service.
+
+        The waiting time of an arm counts its steps without service in promised states, one after another. It begins
+        anew with service, or if the arm leaves all such states; an arm whose waiting time has reached the limit of its
+        state is served at that step. Other promises stay.
+
+        Args:
+            limits: steps per state, by its name or number; None for no promise.
+            type: name of the type of arms that they are for; by default all that have the state.
+            group: group of the arms that they are for; by default all.
+
+        Raises:
+            ModelError: no such arm has the state, or a limit is not a whole number from 0.
+        """
+        groups = [self.group_names[number] for number in self.group_of_block]
+        names = [label[0] for label in self.tables.all_labels]
+        meant = [type in (None, n) and group in (None, g) for n, g in zip(names, groups, strict=True)]
+        if not any(meant):
+            raise InvalidInputError("max_wait: there are no arms of this type and group")
+        faults, waits = Faults(), self.max_waits.copy()
+        rows = np.flatnonzero(meant)
+        new = read_waits(limits, self.tables.select(rows), faults, unset=-2)
+        faults.raise_if_any("max_wait", argument="max_wait")
+        waits[rows] = np.where(new > -2, new, waits[rows])
+        return self._changed(_OF_TYPES, max_waits=waits)
+
+    def waits_of_type(self, kind: int) -> dict[str, int]:
+        """Promised waits of one type, by the names of the states."""
+        return self.waits_of_block(int(self._first_blocks[kind]))
+
+    def waits_of_block(self, block: int) -> dict[str, int]:
+        """Promised waits of one block, by the names of the states."""
+        labels = self.tables.all_labels[block][1]
+        promised = np.flatnonzero(self.max_waits[block] >= 0).tolist()
+        return {labels[s] if labels else str(s): int(self.max_waits[block, s]) for s in promised}
 
     def with_transitions(self, transitions: Floats) -> "CoupledMDP":
         """Return the problem with other transition probabilities.
@@ -287,7 +330,9 @@ class CoupledMDP(SharedResources):
         """(block,) type of each block, in order of first appearance."""
         # Arms are of one type by their numbers. A floor distinguishes them, and over groups so does the group.
         groups = self.group_of_block.tolist() if self.over == "groups" else [0] * len(self.tables)
-        return _numbered(zip(self.tables.digests, self.floors.tolist(), groups, strict=True))[1]
+        # So does a promise.
+        waits = [row.tobytes() for row in self.max_waits] if self.has_max_wait else groups
+        return _numbered(zip(self.tables.digests, self.floors.tolist(), waits, groups, strict=True))[1]
 
     @cached_property
     def _groups_read(self) -> tuple[tuple[str, ...], Indices]:
@@ -329,6 +374,16 @@ class CoupledMDP(SharedResources):
     def type_floors(self) -> Floats:
         """(type,) smallest share of time in which each arm of the type is served."""
         return np.asarray(frozen(self.floors[self._first_blocks]))
+
+    @cached_property
+    def type_max_waits(self) -> Indices:
+        """(type, state) promised waits, -1 without a promise."""
+        return np.asarray(frozen(self.max_waits[self._first_blocks]))
+
+    @property
+    def has_max_wait(self) -> bool:
+        """True if some arm has a promised wait."""
+        return bool((self.max_waits >= 0).any())
 
     @property
     def has_floors(self) -> bool:
@@ -380,6 +435,7 @@ class CoupledMDP(SharedResources):
         return (
             all(getattr(self, name) == getattr(other, name) for name in same)
             and np.array_equal(self.floors, other.floors)
+            and np.array_equal(self.max_waits, other.max_waits)
             and self.tables.labels == other.tables.labels
         )
 
@@ -553,25 +609,6 @@ def find_resource(name: str, names: Sequence[str]) -> str | None:
     """Return the resource of a name, whatever its case and whether it is written `crew hours` or `crew_hours`."""
     plainly = {known.lower().replace("_", " ").replace("-", " "): known for known in names}
     return name if name in names else plainly.get(name.strip().lower().replace("_", " ").replace("-", " "))
-
-
-def read_criterion(discount: object, criterion: object, faults: Faults) -> tuple[float, Criterion | None]:
-    """Read a discount and a criterion that are consistent."""
-    # Only the discounted criterion needs a discount below 1.
-    below_one = criterion == "discounted" or (isinstance(criterion, Criterion) and criterion.name == "discounted")
-    message = number_fault(discount, most=1.0, below=1.0 if below_one else inf)
-    if message:
-        hint = "; a discount of 1 goes with the criteria average and finite:T" if below_one and discount == 1 else ""
-        faults.add("discount", message + hint)
-    number = 0.0 if message else float(discount)  # type: ignore[arg-type]  # a number, by the check above
-    try:
-        read = as_criterion(criterion, number)  # type: ignore[arg-type]  # refused below
-    except InvalidInputError as error:
-        faults.add("criterion", str(error).removeprefix("criterion: "))
-        return number, None
-    if (own := getattr(read, "discount", number)) != number and not message:
-        faults.add("criterion", f"its discount is {plain(own)}, and the problem's is {plain(number)}")
-    return number, read
 
 
 def _read_groups(value: object, num_blocks: int | None, faults: Faults) -> tuple[str, ...]:

@@ -33,7 +33,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from evenhand.checks import check_fraction, check_positive_int, plain
+from evenhand.checks import Faults, check_fraction, check_positive_int, number_fault, plain
 from evenhand.errors import InvalidInputError, UnknownNameError
 from evenhand.typing import Floats
 
@@ -410,3 +410,22 @@ def as_criterion(criterion: str | Criterion, discount: float) -> Criterion:
     if not isinstance(criterion, Criterion):
         raise InvalidInputError(f"criterion: expected text such as 'average' or 'finite:50', got {criterion!r}")
     return criterion
+
+
+def read_criterion(discount: object, criterion: object, faults: Faults) -> tuple[float, Criterion | None]:
+    """Read a discount and a criterion that are consistent."""
+    # Only the discounted criterion needs a discount below 1.
+    below_one = criterion == "discounted" or (isinstance(criterion, Criterion) and criterion.name == "discounted")
+    message = number_fault(discount, most=1.0, below=1.0 if below_one else math.inf)
+    if message:
+        hint = "; a discount of 1 goes with the criteria average and finite:T" if below_one and discount == 1 else ""
+        faults.add("discount", message + hint)
+    number = 0.0 if message else float(discount)  # type: ignore[arg-type]  # a number, by the check above
+    try:
+        read = as_criterion(criterion, number)  # type: ignore[arg-type]  # refused below
+    except InvalidInputError as error:
+        faults.add("criterion", str(error).removeprefix("criterion: "))
+        return number, None
+    if (own := getattr(read, "discount", number)) != number and not message:
+        faults.add("criterion", f"its discount is {plain(own)}, and the problem's is {plain(number)}")
+    return number, read

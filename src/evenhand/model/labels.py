@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
+from evenhand.display import counted
 from evenhand.errors import Fault
 
 if TYPE_CHECKING:  # they import this module
@@ -344,3 +345,23 @@ def _label(labels: Sequence[str], index: str | int) -> str:
     if not isinstance(index, int) or index >= len(labels) or labels.count(labels[index]) > 1:
         return ""
     return quoted(labels[index])
+
+
+def promises_in_words(problem: "CoupledMDP", most: int = 5) -> list[str]:
+    """One promise per line: `pump in broken: served after at most 4 steps`.
+
+    Args:
+        problem: the problem.
+        most: types that a line names.
+    """
+    found: dict[tuple[str, int], list[str]] = {}
+    for kind, name in enumerate(type_names(problem)):
+        for promise in problem.waits_of_type(kind).items():
+            found.setdefault(promise, []).append(name)
+    texts = []
+    for (state, steps), names in found.items():
+        more = f" and {len(names) - most} more" if len(names) > most else ""
+        who = "every arm" if len(names) == problem.num_types else ", ".join(names[:most]) + more
+        when = f"after at most {counted(steps, 'step')}" if steps else "at every step"
+        texts.append(f"{who} in {state}: served {when}")
+    return texts

@@ -19,8 +19,8 @@ from evenhand.checks import Faults, as_numbers, check_amounts, check_memory, che
 from evenhand.display import counted
 from evenhand.errors import InvalidInputError, NotApplicableError
 from evenhand.model.arm import ArmTables, check_idle, frozen, set_fields
-from evenhand.model.coupled import MOST_ARMS, CoupledMDP, Over, SharedResources, read_budget, read_criterion
-from evenhand.model.criterion import Criterion, as_criterion
+from evenhand.model.coupled import MOST_ARMS, CoupledMDP, Over, SharedResources, read_budget
+from evenhand.model.criterion import Criterion, as_criterion, read_criterion
 from evenhand.model.labels import AXES, depth_of
 from evenhand.typing import Array, Floats, Indices, Ints
 
@@ -117,6 +117,7 @@ class Simulator(SharedResources):
     """All arms are identical."""
 
     has_floors: ClassVar[bool] = False
+    has_max_wait: ClassVar[bool] = False
     """No arm has a floor."""
 
     @property

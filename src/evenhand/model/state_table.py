@@ -6,6 +6,7 @@ A model has blocks of identical arms, with a name and a count; a table names eve
              name of a block of its own
     state    the name of a state, or its number, from 0
     group    optional: distinguishes blocks of one name that are in different groups
+    waiting  optional: steps that the arm has been in promised states without service (`CoupledMDP.max_waits`)
     arm      any name, once in the table
 
 A problem may have names for its arms (`CoupledMDP.arm_names`, from `with_initial_states`): these stay in their block,
@@ -51,6 +52,9 @@ class ObservedStates:
     states: Indices
     """(row,) state of each arm."""
 
+    waiting: Ints | None = None
+    """(row,) steps without service in promised states; None if the table does not state them."""
+
     source: str = ""
     """File name, if the table is a file."""
 
@@ -72,9 +76,11 @@ def find_arms(problem: CoupledMDP, given: Any) -> ObservedStates:
     reader = _Reader(problem, table)
     # A missing column is one fault, not one per row.
     found = [reader.read(place) for place in range(len(table.rows))] if reader.is_complete else []
+    waiting = reader.waiting()
     raise_faults(reader.faults, table.source)
     names, blocks, states = zip(*found, strict=True)
-    return ObservedStates(names, np.array(blocks, dtype=np.int64), np.array(states, dtype=np.int32), table.file)
+    numbers_of = np.array(blocks, dtype=np.int64), np.array(states, dtype=np.int32)
+    return ObservedStates(names, *numbers_of, waiting, table.file)
 
 
 def _in_order(problem: CoupledMDP, given: Any) -> ObservedStates:
@@ -148,6 +154,17 @@ class _Reader:
         starts = (block for block in blocks if self.problem.tables.initial[block, number] == 1)
         return name, next(starts, blocks[0]), number
 
+    def waiting(self) -> Ints | None:
+        """(row,) waiting times; a blank is 0."""
+        given = self.table.columns.get("waiting")
+        if given is None or not self.problem.has_max_wait:
+            return None
+        found = [_whole(text) if text else 0 for text in given]
+        for row, text, steps in zip(self.table.rows, given, found, strict=True):
+            if steps < 0:
+                self.faults.append(Fault(row, f"waiting: expected a whole number of steps, got {quoted(text)}"))
+        return np.asarray(np.minimum(found, self.problem.max_waits.max()))
+
     def _blocks(self, name: str, kind: str, group: str) -> list[int] | str:
         """Return the blocks to which the arm may belong, or the fault."""
         own = self.block_of_arm.get(name)
@@ -178,7 +195,12 @@ class _Reader:
                 return f"there are no arms of type {quoted(kind)} in group {quoted(group)}"
         moves = problem.tables.select(np.array(found)).dynamics
         alike = {
-            (move, float(problem.floors[block]), groups[block] if problem.over == "groups" else "")
+            (
+                move,
+                float(problem.floors[block]),
+                problem.max_waits[block].tobytes(),
+                groups[block] if problem.over == "groups" else "",
+            )
             for block, move in zip(found, moves, strict=True)
         }
         kinds = sorted({self.types[block] for block in found})
@@ -239,5 +261,6 @@ def with_initial_states(problem: CoupledMDP, given: Any) -> CoupledMDP:
         # Groups by name: the parts of a block without one must stay together.
         groups=[problem.group_names[number] for number in problem.group_of_block[blocks]],
         floors=problem.floors[blocks],
+        max_waits=problem.max_waits[blocks],
         arm_names=[found.names[row] for row in order],
     )

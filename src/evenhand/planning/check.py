@@ -26,7 +26,7 @@ from evenhand.errors import (
 )
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.io import Loaded, Location, load_noting
-from evenhand.model.labels import block_names, called, quoted
+from evenhand.model.labels import block_names, called, promises_in_words, quoted
 from evenhand.model.objective import num_members, read_welfare
 from evenhand.model.parquet import StoredArms
 from evenhand.model.welfare import DEFAULT, Welfare, structure, weight_of_worst
@@ -182,6 +182,7 @@ class Check(Shown):
             *(("" if k else "budget", words) for k, words in enumerate(budgets)),
             ("welfare", welfare),
             *([("groups", listed([f"{name} ({size})" for name, size in self.groups.items()]))] if self.groups else []),
+            *(("" if k else "promised", words) for k, words in enumerate(promises_in_words(problem)[:SHOWN])),
             ("can be served", "none of the arms" if len(never) == len(self.types) else served),
         )
 
@@ -223,6 +224,7 @@ class Check(Shown):
             },
             "resources": [asdict(resource) for resource in self.resources],
             "groups": self.groups,
+            "promises": promises_in_words(problem),
             "types": [asdict(facts) for facts in self.types],
             "notes": [asdict(note) for note in self.notes],
         }
@@ -573,6 +575,13 @@ def _floors(context: Check) -> Iterator[Note]:
         yield Note("floors-unknown", f"the feasibility of the floors is unknown: {error}")
 
 
+def _promises(context: Check) -> Iterator[Note]:
+    if context.problem.has_max_wait:
+        from evenhand.planning.promises import promise_notes  # few models have promises
+
+        yield from (Note(kind, text, ("max_wait",)) for kind, text in promise_notes(context.problem))
+
+
 RULES = (
     _normalised,  # first: they change numbers that the user wrote
     _same_names,
@@ -587,5 +596,6 @@ RULES = (
     _discount,
     _nearly_maximin,
     _floors,
+    _promises,
 )
 """All rules, in the order of the report."""

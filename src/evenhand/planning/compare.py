@@ -17,10 +17,12 @@ from evenhand.model.parquet import StoredArms
 from evenhand.model.simulator import Problem, check_problem, needs_tables
 from evenhand.parallel import Pool
 from evenhand.planning.policy_registry import Chosen, NamedPolicy, Several, make_policy, read_policies
-from evenhand.planning.relaxation import tightest
+from evenhand.planning.promises import share_broken
+from evenhand.planning.relaxation import bound, tightest
 from evenhand.planning.solution import check_bound
 from evenhand.planning.solve import solve
 from evenhand.planning.task import FAILURES, SolveMethod, current_effort
+from evenhand.policies.deadlines import Deadlines, keep_promises, without_promises
 from evenhand.solvers.counts.reduction import num_count_states
 from evenhand.solvers.joint import num_joint_states
 from evenhand.typing import Progress, Rng
@@ -72,7 +74,15 @@ def evaluate(
     # Named policies are made for the criterion of the evaluation.
     evaluated = problem.with_criterion(criterion, over)
     actor = make_policy(evaluated, policy, welfare)
-    return evaluation.evaluate(evaluated, actor, welfare, num_episodes, horizon, rng, method, progress)
+    found = evaluation.evaluate(evaluated, actor, welfare, num_episodes, horizon, rng, method, progress)
+    return _with_promises(evaluated, actor, found)
+
+
+def _with_promises(problem: Problem, policy: Policy | StatefulPolicy, found: Evaluation) -> Evaluation:
+    """Return an evaluation with the share of broken promises, if the problem has some."""
+    if not isinstance(problem, CoupledMDP) or not problem.has_max_wait:
+        return found
+    return replace(found, broken_promises=share_broken(problem, policy, 0))
 
 
 evaluate.__doc__ = evaluation.evaluate.__doc__
@@ -276,7 +286,7 @@ def compare(
         arguments = {"policies": policies, "welfare": weighed_by, "backend": backend, **options}
         return compare_budgets(needs_tables(evaluated, "several budgets"), budgets, arguments, report)
     chosen, left_out = _build(evaluated, weighed_by, policies, _share_of(report, 0.0, MAKING))
-    bound, bound_name, best = _bound(evaluated, weighed_by, left_out, _share_of(report, MAKING, BOUNDING))
+    most, bound_name, best = _bound(evaluated, weighed_by, left_out, _share_of(report, MAKING, BOUNDING))
     # The bound computation found it already.
     if best is not None and policies is None:
         chosen = {"optimal": best, **chosen}
@@ -291,11 +301,11 @@ def compare(
     rows = [Row(name, evaluation) for name, evaluation in found.items() if isinstance(evaluation, Evaluation)]
     if not rows:
         raise _none_applies(refused)
-    _check_bound(rows, bound)
-    ranked = _best_first(rows, bound)
+    _check_bound(rows, most)
+    ranked = _best_first(rows, most)
     left_out |= {name: str(error) for name, error in refused.items()}
     named = {row.policy: chosen[row.policy] for row in ranked}
-    return Comparison(weighed_by, ranked, left_out, bound, bound_name, evaluated, named)
+    return Comparison(weighed_by, ranked, left_out, most, bound_name, evaluated, named)
 
 
 def _evaluate_one(
@@ -304,7 +314,7 @@ def _evaluate_one(
     """The evaluation of one policy, or the error that prevents it."""
     problem, policy, arguments = cell
     try:
-        return evaluation.evaluate(problem, policy, progress=tell, **arguments)
+        return _with_promises(problem, policy, evaluation.evaluate(problem, policy, progress=tell, **arguments))
     except FAILURES as error:
         return error
 
@@ -359,14 +369,17 @@ def _bound(
     try:
         problem = needs_tables(given, "a bound")
         # The sizes of the tables, before any of them is built.
-        if min(num_count_states(problem), num_joint_states(problem)) <= current_effort().optimum_states:
+        small = min(num_count_states(problem), num_joint_states(problem)) <= current_effort().optimum_states
+        if problem.has_max_wait and not Deadlines(problem).is_sure:
+            return tightest(without_promises(problem), welfare).upper_bound, "fluid bound without promises", None
+        if small:
             best = solve(problem, welfare, SolveMethod(tolerance=1e-6), progress=progress)
             # It may have chosen fluid all the same: then its bound is one of the relaxation, and those are found below.
             if best.method != "fluid":
                 return best.upper_bound, "optimum" if best.gap <= OPTIMAL else "upper bound", best.policy
         if progress is not None:
             progress("upper bound: fluid relaxation", 0.5)
-        return tightest(problem, welfare).upper_bound, "fluid bound", None
+        return (bound if problem.has_max_wait else tightest)(problem, welfare).upper_bound, "fluid bound", None
     except FAILURES as error:
         left_out[NO_BOUND] = str(error)
         return None, "", None
@@ -389,7 +402,7 @@ def _build(
     for number, (name, policy) in enumerate(wanted.items()):
         # Files were read, and policies are policies: only names are to be made.
         if not isinstance(policy, NamedPolicy):
-            chosen[name] = policy
+            chosen[name] = keep_promises(problem, policy)
             continue
         if progress is not None:
             progress(f"making {name}", number / len(wanted))

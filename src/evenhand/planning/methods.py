@@ -11,6 +11,7 @@ weighted sum answers all of them: `_by_lattice` and `count-lp`.
 """
 
 import contextlib
+from typing import Any
 
 import numpy as np
 
@@ -66,12 +67,12 @@ def by_counts(task: Task) -> Solution:
         except (NotApplicableError, NotConvergedError):  # the same
             if plan.num_states > task.effort.tabulated_states:
                 raise
-    return _by_mixture(task, "counts", Counts(task.problem), task.by_types, watch)
+    return by_mixture(task, "counts", Counts(task.problem), task.by_types, watch)
 
 
 def by_joint(task: Task) -> Solution:
     """Column generation over the product space."""
-    return _by_mixture(task, "joint", Joint(task.problem), task.by_arms, Stopwatch())
+    return by_mixture(task, "joint", Joint(task.problem), task.by_arms, Stopwatch())
 
 
 def _by_lattice(task: Task) -> Solution:
@@ -158,8 +159,16 @@ def _by_types(task: Task, plan: TypedPlan, watch: Stopwatch) -> Solution:
     )
 
 
-def _by_mixture(task: Task, method: str, space: Joint | Counts, objective: Objective, watch: Stopwatch) -> Solution:
-    """Column generation, and the policy of the best mixture, evaluated once more."""
+def by_mixture(task: Task, method: str, space: Any, objective: Objective, watch: Stopwatch) -> Solution:
+    """Return the policy of the best mixture, by column generation, evaluated once more.
+
+    Args:
+        task: the task.
+        method: name of the method.
+        space: Joint, Counts, or another space with a tabular problem `mdp` and a method `lift`.
+        objective: over the units of the space.
+        watch: of the run time.
+    """
     task.tell(f"{method}: listing the states", 0.0)
     mdp, floors = weighed(space.mdp, objective)
     pricing = TabularPricing(mdp)
@@ -174,7 +183,7 @@ def _by_mixture(task: Task, method: str, space: Joint | Counts, objective: Objec
 def _of_parts(
     task: Task,
     method: str,
-    space: Joint | Counts,
+    space: Any,
     objective: Objective,
     parts: Parts,
     upper_bound: float,

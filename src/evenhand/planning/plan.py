@@ -247,6 +247,7 @@ def _facts_of(solution: Solution, asked: Sequence[str] = ()) -> dict[str, Any]:
         "prices": solution.prices,
         "by": "type" if solution.by_type else "arm",
         "values": solution.unit_values.tolist() if few else None,
+        "promise": None if solution.promise is None else solution.promise._asdict(),
         "asked": list(asked),
     }
 
@@ -288,7 +289,8 @@ class Plan(Shown):
 
         Args:
             states: a table with the columns arm, type and state (see `CoupledMDP.with_initial_states`), of any number
-                of arms that the policy can serve.
+                of arms that the policy can serve; if waits are promised, also `waiting`, the steps that each arm has
+                been in promised states without service, 0 by default.
             rng: seed of the draws, or a generator.
             budget: the budget of this step, as in `CoupledMDP.with_budget`; by default the plan's.
             step: the step of a time-varying plan, from 0.
@@ -470,6 +472,13 @@ class _PlacedArms:
         states[self.places] = self.found.states
         return states
 
+    @property
+    def waiting(self) -> Ints:
+        """(arm,) waiting times in the order of the problem; 0 if they are not known."""
+        waiting = np.zeros(len(self.places), dtype=np.int64)
+        waiting[self.places] = 0 if self.found.waiting is None else self.found.waiting
+        return waiting
+
 
 def _changes(made_for: CoupledMDP, counts: Ints, budget: Floats) -> str:
     """Return differences in the numbers of arms and in the budget; empty if there are none."""
@@ -502,6 +511,8 @@ def _decide(
             raise InvalidInputError(f"step: {type(policy).__name__} plays all steps before it; expected at most 100000")
         for _ in range(step):
             actor.act(states[None], rng)
+    if hasattr(actor, "waiting"):  # promised waits
+        actor.waiting = placed.waiting[None]
     before = copy.deepcopy(rng)  # explanations repeat the draw
     actions = np.asarray(actor.act(states[None], rng)[0], dtype=np.int32)
     return DecisionStep(placed.problem, states, actions, step, policy_family(name), before, actor)

@@ -331,7 +331,8 @@ def _decode(form: Form, problem: Problem, arrays: Arrays, classes: dict[str, Any
         if place and int(place) >= len(inner):
             raise PolicyError(f"its array {path} belongs to no part")
         (inner[int(place)] if place else own)[name] = array
-    parts = [_decode(one, problem, part, classes) for one, part in zip(forms, inner, strict=True)]
+    inside = maker.problem_of_parts(problem, own) if is_composite else problem
+    parts = [_decode(one, inside, part, classes) for one, part in zip(forms, inner, strict=True)]
     try:
         policy = maker.from_arrays(problem, own, *([parts] if is_composite else []))
     except EvenhandError:
@@ -367,6 +368,7 @@ def _identity(problem: Problem, transfers: bool = False) -> dict[str, Any]:
             "num_actions": [int(a) for a in problem.types.num_actions[:100]],
             "criterion": problem.criterion.name,
             "over": problem.over,
+            "max_wait": problem.max_waits.tolist() if problem.has_max_wait else None,
         }
     return facts | ({"arm": _arm_facts(problem)} if transfers else {})
 
@@ -389,6 +391,9 @@ def _differences(made_for: dict[str, Any], here: dict[str, Any], names: Sequence
 def _check_same(made_for: dict[str, Any], problem: CoupledMDP) -> None:
     """Raise PolicyError if a policy was made for another problem."""
     here = _identity(problem)
+    # A plan without promises may play a problem with some.
+    if made_for.get("max_wait") is not None and _differences(made_for, here, ("max_wait",)):
+        raise PolicyError("made for other promised waits; solve again")
     if _differences(made_for, here, ("signature", "num_types", "types")):
         facts = ("num_arms", "num_types", "num_states", "num_actions", "budget", "discount")
         others = "other transitions, rewards, usage, initial states, groups or floors"

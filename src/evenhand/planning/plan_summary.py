@@ -25,7 +25,7 @@ from evenhand.evaluation.standard_errors import CONFIDENCE
 from evenhand.model import CoupledMDP, Finite
 from evenhand.model.composite import is_time_varying, redraw_period
 from evenhand.model.explanations import ServedCondition, ServiceOrder
-from evenhand.model.labels import Labels, amount_of, listed, one_more, quantity
+from evenhand.model.labels import Labels, amount_of, listed, one_more, promises_in_words, quantity
 from evenhand.model.policy import Policy, StatefulPolicy, described, plays_by_counts
 from evenhand.planning.plan import Plan, PlanPart
 
@@ -292,6 +292,7 @@ def _certificate(plan: Plan) -> list[str]:
         interval = f" (simulated; 95 % interval {low:.4f} to {high:.4f})" if error > 0 else ""
         bound = f"no plan has more than {about['upper_bound']:.4f} ({gap})"
         lines.append(f"  welfare {about['value']:.4f}{interval}; {bound}")
+    lines += [f"  promised: {text}" for text in promises_in_words(plan.problem)[:LONG]]
     values = about.get("values")
     if about.get("by") == "type" and isinstance(values, list) and len(values) == plan.problem.num_types <= LONG:
         texts = [f"{labels.type(kind)} {_number(value):.4f}" for kind, value in enumerate(values)]

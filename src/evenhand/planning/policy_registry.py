@@ -84,6 +84,10 @@ class NamedPolicy:
         """
         module, name = self.maker.split(":")
         make = getattr(import_module(f"evenhand.{module}"), name)
+        if problem.has_max_wait and self.name != "optimal":
+            from evenhand.policies.deadlines import keep_promises, without_promises
+
+            return keep_promises(problem, self.build(without_promises(problem), welfare))  # type: ignore[arg-type]
         policy: Policy | StatefulPolicy = make(problem, welfare, self.name) if self.is_fair else make(problem)
         return policy
 
@@ -231,7 +235,7 @@ def make_policy(
         problem: the problem.
         policy: a name, such as `fair-index`, `occupancy-priority`, `re-solving` or `optimal`; or the file of a saved
             policy. A policy, or a result that has one, is returned unchanged if it was made for these arms, else
-            resized.
+            resized. If the problem promises waits, every policy is under the deadline rule (`policies.deadlines`).
         welfare: welfare for which fair policies are made, as text or object; by default the problem's own.
         criterion: criterion, as text or object; by default the problem's own.
         over: members of the welfare, `arms` or `groups`; by default the problem's own.
@@ -249,9 +253,12 @@ def make_policy(
         Rollout(10 episodes of 50 steps)
     """
     from evenhand.model.simulator import check_problem
+    from evenhand.policies.deadlines import keep_promises
     from evenhand.policies.resize import fitted
 
     check_problem(problem, "make_policy(problem, policy)")
     problem = problem.with_criterion(criterion, over)
     found = _find(policy, problem)
-    return found.build(problem, welfare) if isinstance(found, NamedPolicy) else fitted(found, problem)
+    if isinstance(found, NamedPolicy):
+        return found.build(problem, welfare)
+    return keep_promises(problem, fitted(found, problem))

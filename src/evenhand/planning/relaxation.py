@@ -16,6 +16,7 @@ from evenhand.model.parquet import StoredArms
 from evenhand.model.simulator import Problem, needs_tables
 from evenhand.model.welfare import MOST_APART, Welfare, check_welfare, is_named
 from evenhand.planning.task import FAILURES
+from evenhand.policies.deadlines import extend, with_service_due
 from evenhand.policies.fluid import Resolving, fair_index, occupancy_priority
 from evenhand.policies.look_ahead import look_ahead
 from evenhand.solvers.fluid import FluidSolution, solve_fluid, solve_opening
@@ -74,7 +75,8 @@ def bound(
         tolerance: relative gap of the relaxation.
 
     Returns:
-        The relaxation: `upper_bound`, dual `prices` of the resources and `weights` of the arms among others.
+        The relaxation: `upper_bound`, dual `prices` of the resources and `weights` of the arms among others. With
+        promised waits it bounds the policies that keep them, and its states are extended by waiting times.
 
     Example:
         >>> import evenhand as eh
@@ -84,7 +86,10 @@ def bound(
     """
     if isinstance(problem, StoredArms):
         problem = problem.problem()
-    return relax(needs_tables(problem, "bound").with_criterion(criterion, over), welfare, tolerance)
+    known = needs_tables(problem, "bound").with_criterion(criterion, over)
+    # With promised waits, of every policy that keeps them.
+    relaxed = with_service_due(known, extend(known)) if known.has_max_wait else known
+    return relax(relaxed, welfare, tolerance)
 
 
 def check_sound(problem: CoupledMDP, welfare: Welfare) -> None:

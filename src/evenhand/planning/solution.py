@@ -73,6 +73,40 @@ class Part(NamedTuple):
     """Its probability."""
 
 
+class PromiseReport(NamedTuple):
+    """Promised waits of a solution: how they are kept, and their price."""
+
+    promises: list[str]
+    """The promises in words."""
+
+    by: str
+    """`extended states` (the best policy that surely keeps them) or `deadline rule`."""
+
+    sure: bool
+    """True if no promise is ever broken."""
+
+    arms: int
+    """Number of arms with a promise."""
+
+    most_at_once: int
+    """Arms in promised states at once up to which the deadline rule keeps every promise."""
+
+    broken: float
+    """Share of due services that were missed in simulation."""
+
+    broken_stderr: float
+    """Its standard error."""
+
+    welfare_without: float
+    """Welfare without promises."""
+
+    cost: float
+    """Welfare that the promises cost."""
+
+    cost_stderr: float
+    """Its standard error."""
+
+
 @dataclass(frozen=True, eq=False)
 class Samples:
     """Episodes on which a plan was reported, for the errors of its values."""
@@ -177,6 +211,9 @@ class Solution(Shown):
     stopped: bool = False
     """True if the time limit ended the search."""
 
+    promise: PromiseReport | None = None
+    """Promised waits, if there are some."""
+
     history: tuple[tuple[int, float], ...] = ()
     """After each round of column generation, the policies so far and the welfare of the best mixture of them."""
 
@@ -224,6 +261,8 @@ class Solution(Shown):
             **per_arm(self.problem, self.by_type, {name: v for name, v in units.items() if v is not None}),
             "seconds": self.seconds,
         }
+        if self.promise is not None:
+            found["promise"] = self.promise._asdict()
         if self.groups:
             found["groups"] = self.groups
             if self.group_stderr is not None:

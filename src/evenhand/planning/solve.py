@@ -36,6 +36,7 @@ from evenhand.model.parquet import StoredArms
 from evenhand.model.simulator import Problem, needs_tables
 from evenhand.parallel import Pool
 from evenhand.planning import methods
+from evenhand.planning.promises import solve_promised
 from evenhand.planning.relaxation import check_sound
 from evenhand.planning.solution import Solution
 from evenhand.planning.task import SolveMethod, Task, current_effort
@@ -205,6 +206,8 @@ def _check_positive(task: Task) -> None:
 
 def _solve(task: Task) -> Solution:
     name = task.method.name
+    if task.problem.has_max_wait:
+        return solve_promised(task, _solve)
     if task.method.candidates:
         return METHODS["fluid"](replace(task, reason="candidates compete"))
     if name != "auto":

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from evenhand._lazy import attach
 from evenhand.model.composite import MixturePolicy, TimeVaryingPolicy
 from evenhand.policies.baselines import myopic, never_act, random_feasible, worst_first
+from evenhand.policies.deadlines import DeadlinePolicy
 from evenhand.policies.fluid import OccupancyPriority, Resolving, fair_index, occupancy_priority
 from evenhand.policies.functions import FunctionPolicy, from_function
 from evenhand.policies.index import whittle
@@ -41,6 +42,7 @@ SAVABLE = (
     CountChoices,
     CountNetworkPolicy,
     CountTable,
+    DeadlinePolicy,
     ExchangeablePriority,
     JointNetworkPolicy,
     JointTable,

@@ -32,7 +32,7 @@ def fitted(policy: Policy | StatefulPolicy, problem: Problem) -> Policy | Statef
     Raises:
         PolicyError: it was made for other arms, or is a table for other numbers of them; says which.
     """
-    if isinstance(policy, CompositePolicy):
+    if isinstance(policy, CompositePolicy) and not hasattr(policy, "problem"):
         parts = [fitted(part, problem) for part in policy.parts]
         same = all(one is other for one, other in zip(parts, policy.parts, strict=True))
         return policy if same else policy.with_parts(parts)
@@ -97,7 +97,7 @@ def _places(made_for: CoupledMDP, problem: CoupledMDP, types: Sequence[int]) -> 
 
 
 def _reordered(policy: Policy | StatefulPolicy, places: Ints, types: Ints) -> Policy | StatefulPolicy:
-    if isinstance(policy, CompositePolicy):
+    if isinstance(policy, CompositePolicy) and not hasattr(policy, "problem"):
         return policy.with_parts([_reordered(part, places, types) for part in policy.parts])
     can = capabilities(policy)
     # Types that are split in the problem cannot be counted for the policy: then arms take their places one by one.

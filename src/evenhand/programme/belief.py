@@ -12,8 +12,9 @@ several that are equally likely, with its probability.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
+from itertools import takewhile
 from typing import Any
 
 import numpy as np
@@ -49,6 +50,9 @@ class Known:
 
     chance: float
     """Probability of that state; 1 if observed."""
+
+    waiting: int = 0
+    """Steps in states with a promised wait without service, up to this one."""
 
 
 def know(tx: Connection, words: Words, arms: Sequence[RosterArm], step: int, event: int | None = None) -> list[Known]:
@@ -89,6 +93,18 @@ def know(tx: Connection, words: Words, arms: Sequence[RosterArm], step: int, eve
         actions = words.actions_done(block, done, arm.id, range(since[arm.id], step))
         state, chance = most_likely(beliefs.distribution(block, start, actions))
         found.append(Known(arm, block, state, BELIEVED, None if seen is None else seen[0], chance))
+    return _with_waits(tx, words, found, step, event) if words.model.has_max_wait else found
+
+
+def _with_waits(tx: Connection, words: Words, known: list[Known], step: int, event: int | None) -> list[Known]:
+    """(arm,) the same with waiting times, by the states of accepted plans and the actions done."""
+    promised, longest = words.model.max_waits >= 0, int(words.model.max_waits.max())
+    past = decided_between(tx, words, {row.arm.id: row.block for row in known}, step - longest, step, event)
+    found = []
+    for row in known:
+        earlier = (past.get((row.arm.id, at)) for at in range(step - 1, step - longest - 1, -1))
+        unserved = takewhile(lambda one, of=row.block: one and promised[of, one[0]] and not one[1], earlier)  # type: ignore[misc]
+        found.append(replace(row, waiting=sum(1 for _ in unserved) if promised[row.block, row.state] else 0))
     return found
 
 
@@ -189,7 +205,7 @@ def done_between(
 
 
 def decided_between(
-    tx: Connection, words: Words, blocks: Mapping[int, int], first: int, step: int
+    tx: Connection, words: Words, blocks: Mapping[int, int], first: int, step: int, event: int | None = None
 ) -> dict[tuple[int, int], tuple[int, bool]]:
     """Return the state that an accepted plan assumed, and whether the arm was served, by (arm, step).
 
@@ -199,10 +215,11 @@ def decided_between(
         blocks: of the arms, by their numbers.
         first: the first step considered.
         step: the step after the last.
+        event: as of an event, or now.
     """
-    done, served = done_between(tx, list(blocks), first, step), words.model.tables.served
+    done, served = done_between(tx, list(blocks), first, step, event), words.model.tables.served
     found: dict[tuple[int, int], tuple[int, bool]] = {}
-    for (arm, at), (name, _) in accepted_between(tx, list(blocks), first, step).items():
+    for (arm, at), (name, _) in accepted_between(tx, list(blocks), first, step, event).items():
         state, action = words.state(blocks[arm], name), words.action(blocks[arm], done[arm, at])
         if isinstance(state, int) and isinstance(action, int):
             found[arm, at] = state, bool(served[blocks[arm], state, action])

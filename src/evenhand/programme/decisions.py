@@ -189,7 +189,10 @@ class Inputs:
     def digest(self) -> str:
         """Stands for all of it but the event: the same knowledge is the same, whenever it was come by."""
         arms = [
-            [row.arm.id, row.arm.name, row.arm.type, row.arm.group, row.state, row.known, row.seen_step, row.chance]
+            [
+                *(row.arm.id, row.arm.name, row.arm.type, row.arm.group),
+                *(row.state, row.known, row.seen_step, row.chance, row.waiting),
+            ]
             for row in self.known
         ]
         return ledger.digest_of([self.step, self.model, self.policy, self.seed, self.budget, arms])
@@ -217,6 +220,7 @@ def decide(plan: Plan, inputs: Inputs, words: Words) -> Decisions:
         "type": [row.arm.type for row in inputs.known],
         "group": [row.arm.group for row in inputs.known],
         "state": [words.states[row.block][row.state] for row in inputs.known],
+        "waiting": [row.waiting for row in inputs.known],
     }
     return plan.act(states, inputs.seed, budget=inputs.budget, step=inputs.step)
 

@@ -17,7 +17,7 @@ import numpy as np
 from evenhand.errors import Fault, ModelError, nearest
 from evenhand.model import CoupledMDP, quoted
 from evenhand.model.io import load, to_npz
-from evenhand.typing import Ints
+from evenhand.typing import Array, Ints
 
 if TYPE_CHECKING:
     from evenhand.programme.roster import RosterArm
@@ -45,7 +45,15 @@ def settle(problem: CoupledMDP) -> CoupledMDP:
         arm_names=(),
     )
     first: dict[tuple[str, str], int] = {}
-    arrays = (tables.transitions, tables.rewards, tables.usage, tables.num_states, tables.num_actions, problem.floors)
+    arrays: tuple[Array, ...] = (
+        tables.transitions,
+        tables.rewards,
+        tables.usage,
+        tables.num_states,
+        tables.num_actions,
+        problem.floors,
+    )
+    arrays = (*arrays, problem.max_waits)
     faults = []
     for block, name in enumerate(names_of(settled)):
         other = first.setdefault(name, block)
@@ -90,6 +98,7 @@ def of_roster(model: CoupledMDP, blocks: Sequence[int] | Ints, welfare: str | No
         counts=counts[nonempty],
         groups=[model.groups[block] for block in nonempty.tolist()],
         floors=model.floors[nonempty],
+        max_waits=model.max_waits[nonempty],
         welfare=welfare,
     )
 

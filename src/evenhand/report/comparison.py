@@ -68,6 +68,14 @@ def _abbreviation_and_summary(policy: str) -> tuple[str, str]:
     return next(((entry.abbreviation, entry.summary) for entry in REGISTRY if entry.name == policy), ("", ""))
 
 
+def promise_notes(found: Evaluation) -> list[str]:
+    """Return the share of promised waits that are broken; empty if there are none."""
+    if found.broken_promises is None or not found.broken_promises[0]:
+        return []
+    share, error = found.broken_promises
+    return [f"{100 * share:.2g} ± {100 * error:.1g} % of the services that are due come too late"]
+
+
 def floor_notes(found: Evaluation) -> list[str]:
     """Return the types or arms that are served less often than their floors."""
     kind = "type" if found.by_type else "arm"
@@ -105,6 +113,7 @@ def _(comparison: Comparison) -> Summary:
         )
     for row in comparison.rows:
         notes += [f"floor missed: {row.policy}: {line}" for line in floor_notes(row.evaluation)]
+        notes += [f"promises broken: {row.policy}: {line}" for line in promise_notes(row.evaluation)]
     return Summary(title + setting(comparison.problem), tables=tables, notes=[*notes, *left_out_notes(comparison)])
 
 

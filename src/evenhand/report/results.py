@@ -28,7 +28,7 @@ from evenhand.planning.plan_summary import (
 from evenhand.planning.solution import Solution
 from evenhand.policies.index import TypeIndices
 from evenhand.report import fairness, records  # noqa: F401  they register their summaries
-from evenhand.report.comparison import floor_notes
+from evenhand.report.comparison import floor_notes, promise_notes
 from evenhand.report.format import amount, duration, fixed, percent, printable
 from evenhand.report.models import setting
 from evenhand.report.summary import MOST_ROWS, Summary, Table, summarise, table
@@ -99,6 +99,7 @@ def _(solution: Solution) -> Summary:
         *_weight_facts(solution),
         *_service_facts(solution),
         *_mixture_facts(solution),
+        *_promise_facts(solution),
         *_price_facts(solution, computed.get("prices")),
         ("method", f"{solution.method}: {solution.reason}"),
         ("time", " + ".join(f"{duration(value)} {stage}" for stage, value in solution.seconds.items())),
@@ -162,6 +163,21 @@ def _mixture_facts(solution: Solution) -> list[tuple[str, str]]:
     return facts
 
 
+def _promise_facts(solution: Solution) -> list[tuple[str, str]]:
+    """Return the promised waits, how they are kept, and their price."""
+    if (found := solution.promise) is None:
+        return []
+    held = "always, whatever happens"
+    if not found.sure:
+        held = f"while at most {found.most_at_once} of {found.arms} arms are in such states at once; in simulation "
+        late = f"{100 * found.broken:.2g} ± {100 * found.broken_stderr:.1g} % came too late"
+        held += late if found.broken else "none came too late"
+    error = f" ± {fixed(found.cost_stderr)}" if found.cost_stderr else ""
+    price = f"{fixed(found.cost)}{error} of welfare; without promises it is {fixed(found.welfare_without)}"
+    words = [("promised" if number == 0 else "", text) for number, text in enumerate(found.promises[:MOST_PARTS])]
+    return [*words, ("held", f"{held} (by the {found.by})"), ("promises cost", price)]
+
+
 def _price_facts(solution: Solution, prices: dict[str, float] | None) -> list[tuple[str, str]]:
     """Return the largest increase of the bound per unit of each resource, since it is concave in the budget."""
     if not prices:
@@ -195,6 +211,7 @@ def _(found: Evaluation) -> Summary:
         *_truncation_facts(found),
         ("time", duration(found.seconds)),
         *(("floor missed", line) for line in floor_notes(found)),
+        *(("promises broken", line) for line in promise_notes(found)),
     ]
     errors = None if found.exact else found.unit_stderr
     tables = [groups_table(found.groups, None if found.exact else found.member_stderr)] if found.groups else []

@@ -340,11 +340,13 @@ def plan_scenarios(
 
 
 def check_tail(problem: CoupledMDP, tail: float | None) -> None:
-    """Raise if a tail is not above 0 and at most 1, or the problem has floors."""
+    """Raise if a tail is not above 0 and at most 1, or the problem has floors or promised waits."""
     if tail is None:
         return
     if check_fraction(tail, "robust") == 0:
         raise InvalidInputError("robust: must be above 0, such as 0.1 for the worst tenth of the scenarios, got 0")
+    if problem.has_max_wait:
+        raise NotApplicableError("robust: plans for scenarios cannot be mixed under promised waits")
     if problem.has_floors:
         raise NotApplicableError("robust: floors hold in the model only, so that plans for scenarios cannot be mixed")
 

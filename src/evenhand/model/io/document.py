@@ -4,9 +4,11 @@
     resources                                 optional names of the resources
     criterion, over                           optional: `discounted`, `arms`
     welfare                                   optional text: the default welfare of the problem
+    max_wait                                  optional {state = steps}: promises to all arms that have the state
     arms[...]: transitions, rewards, usage    of each block of identical arms
                initial, count                 optional: uniform, 1
                group, floor                   optional: a group of its own, 0
+               max_wait                       optional: promises to these arms, in place of those of the problem
                name, states, actions          optional labels
 
 Every fault is reported with its path, `arms[2].transitions[0][1]`, and with the names of the arm, state and action if
@@ -29,15 +31,16 @@ import numpy as np
 
 from evenhand.checks import Faults, check_memory, collected_notices, report_normalised
 from evenhand.errors import Fault, ModelError, nearest
-from evenhand.model.arm import Arm
-from evenhand.model.coupled import CoupledMDP, common_resources, read_criterion, read_fields
+from evenhand.model.arm import Arm, ArmTables, read_waits
+from evenhand.model.coupled import CoupledMDP, common_resources, read_fields
+from evenhand.model.criterion import read_criterion
 from evenhand.model.labels import Names, with_words
 
 HEAD_KEYS = ("discount", "budget", "resources", "criterion", "over", "welfare")
-TOP_KEYS = (*HEAD_KEYS, "arms")
+TOP_KEYS = (*HEAD_KEYS, "max_wait", "arms")
 ARM_ARRAYS = ("transitions", "rewards", "usage")
 ARM_FIELDS = ("name", "states", "actions", *ARM_ARRAYS, "initial")
-ARM_KEYS = (*ARM_FIELDS, "count", "group", "floor")
+ARM_KEYS = (*ARM_FIELDS, "count", "group", "floor", "max_wait")
 
 MAX_DEPTH = 16
 """Nesting of lists and tables; the format needs six levels."""
@@ -193,6 +196,7 @@ def _read_document(document: object, replaced: str | None) -> CoupledMDP:
     num_resources = common_resources(arms, faults) or _stated_resources(tables)
     for field, key, default in (("counts", "count", 1), ("groups", "group", ""), ("floors", "floor", 0.0)):
         fields[field] = [block.get(key, default) for block in tables]
+    fields["max_waits"] = _promises(document, tables, arms, faults)
     names = [Names.of(block) for block in blocks]
     if faults:
         if "budget" not in document:
@@ -202,6 +206,16 @@ def _read_document(document: object, replaced: str | None) -> CoupledMDP:
     problem = CoupledMDP(arms=[arm for arm in arms if arm is not None], **fields)
     report_normalised(with_words(notices, names), stacklevel=4)
     return problem
+
+
+def _promises(document: Mapping[str, Any], blocks: list[dict[str, Any]], arms: list[Any], faults: Faults) -> Any:
+    """(block, state) promised waits: those of the block, else those of the problem; None if there are none."""
+    if faults or not any("max_wait" in table for table in (document, *blocks)):
+        return None
+    tables = ArmTables.stack(arms)
+    shared = read_waits(document.get("max_wait"), tables, faults)
+    own = read_waits([block.get("max_wait", {}) for block in blocks], tables, faults, unset=-2)
+    return np.where(own > -2, own, shared)
 
 
 def tidy(value: object, place: str, faults: Faults, depth: int = 0) -> object:
@@ -259,7 +273,7 @@ def _read_block(block: object, place: str, faults: Faults, notices: list[Fault])
 def write_toml(problem: CoupledMDP, stream: BinaryIO) -> None:
     """Write a model in TOML."""
     tables = (head_of(problem), *_blocks(problem))
-    texts = ("".join(f"{key} = {_text(value)}\n" for key, value in items.items()) for items in tables)
+    texts = ("".join(f"{key} = {_toml(value)}\n" for key, value in items.items()) for items in tables)
     stream.write("\n[[arms]]\n".join(texts).encode())
 
 
@@ -274,7 +288,7 @@ def _blocks(problem: CoupledMDP) -> list[dict[str, Any]]:
     groups, by_state = problem.groups or ("",) * len(tables), tables.usage_by_state
     for i, (name, states, actions) in enumerate(tables.all_labels):
         labels: dict[str, Any] = {"name": name, "states": list(states), "actions": list(actions), "group": groups[i]}
-        labels |= {"floor": float(problem.floors[i])}
+        labels |= {"floor": float(problem.floors[i]), "max_wait": problem.waits_of_block(i)}
         arrays = tables.arrays_of(i)
         arrays["usage"] = arrays["usage"] if by_state[i] else arrays["usage"][0]
         numbers = {"count": int(problem.counts[i])} | {key: array.tolist() for key, array in arrays.items()}
@@ -285,8 +299,15 @@ def _blocks(problem: CoupledMDP) -> list[dict[str, Any]]:
 _encode = json.JSONEncoder(ensure_ascii=False).encode
 
 
+def _toml(value: Any) -> str:
+    """A value in TOML: tables on one line, all else as in JSON."""
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{_text(key)} = {_text(entry)}" for key, entry in value.items()) + "}"
+    return _text(value)
+
+
 def _text(value: Any) -> str:
-    """A value in JSON, with short lists on one line; only tables are written in another way in TOML."""
+    """A value in JSON, with short lists on one line; tables are written in another way in TOML (`_toml`)."""
     if isinstance(value, dict):
         rows, (begin, end) = [f'"{key}": {_text(entry)}' for key, entry in value.items()], "{}"
     elif isinstance(value, list) and value and isinstance(value[0], (dict, list) if len(value) > ON_ONE_LINE else dict):

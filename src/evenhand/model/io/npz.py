@@ -5,6 +5,7 @@ The blocks are the first axis of each array, padded with zeros to the largest ar
     discount ()   budget (resource,)   count (block,)   transitions (block, state, action, next_state)
     rewards (block, state, action)     usage (block, state, action, resource) or (block, action, resource)
     initial (block, state)   num_states (block,)   num_actions (block,)   floor (block,)   criterion (): a text
+    max_wait (block, state): whole numbers, -1 without a promise
     over (), welfare (): texts          labels (), resources (), group (): JSON texts
 
 `labels` is a list with one table of `name`, `states`, `actions` per block, `resources` a list of names, and `group` a
@@ -52,7 +53,7 @@ BLOCK_AXES = {
 }
 LISTS = ("labels", "resources", "group")
 TEXTS = ("criterion", "over", "welfare", *LISTS)
-KEYS = (*HEAD_KEYS, *BLOCK_AXES, "count", "floor", "group", "labels")
+KEYS = (*HEAD_KEYS, *BLOCK_AXES, "count", "floor", "max_wait", "group", "labels")
 
 
 # Arrays in zip archives from untrusted sources: headers are checked before unpacking, and nothing is unpickled
@@ -110,6 +111,7 @@ def read_npz(stream: BinaryIO, replaced: str | None) -> CoupledMDP:
     fields = read_head(dict.fromkeys(given_keys) | document, faults, replaced)
     tables = _read_tables(arrays, document.get("labels", []), faults)
     fields |= {"counts": document.get("count"), "floors": document.get("floor"), "groups": document.get("group", ())}
+    fields["max_waits"] = arrays.get("max_wait")
     if tables is not None and not faults:
         return CoupledMDP(arms=tables, **fields)
     later = Faults() if tables is None else tables.find_faults()
@@ -143,7 +145,7 @@ def _header_fault(key: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> str
     """Message for an array whose shape or type is invalid for its key; empty for a valid one."""
     if key in TEXTS:
         return "" if dtype.kind in "US" and not shape else f"expected one text, got {dtype} of shape {shape}"
-    axes = BLOCK_AXES.get(key, "").split()
+    axes = BLOCK_AXES.get(key, "block state" if key == "max_wait" else "").split()
     depths = {len(axes), *((3,) if key == "usage" else ())} if axes else {0, 1}
     if dtype.kind in "fiu" and len(shape) in depths and 0 not in shape:
         return ""
@@ -249,6 +251,8 @@ def write_npz(problem: CoupledMDP, stream: BinaryIO) -> None:
     arrays |= {key: np.array(lists.pop(key)) for key in list(lists) if key != "resources"}
     if problem.has_floors:
         arrays["floor"] = problem.floors
+    if problem.has_max_wait:
+        arrays["max_wait"] = problem.max_waits
     lists["group"] = problem.groups
     lists["labels"] = [{"name": name, "states": states, "actions": actions} for name, states, actions in tables.labels]
     # As bytes: NumPy stores four bytes per character.

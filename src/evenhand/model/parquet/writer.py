@@ -10,7 +10,7 @@ from typing import Any, Self
 import numpy as np
 
 from evenhand.checks import Faults
-from evenhand.errors import InvalidInputError
+from evenhand.errors import InvalidInputError, NotApplicableError
 from evenhand.model.arm import Arm, ArmTables
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.criterion import Criterion
@@ -177,6 +177,8 @@ def write_arms(
 def save_parquet(problem: CoupledMDP, path: Location) -> None:
     """Write a problem with its labels."""
     needs_pyarrow()
+    if problem.has_max_wait:
+        raise NotApplicableError("promised waits are not stored in Parquet; save the model as .npz, .toml or .json")
     tables = problem.tables
     labels = {(states, actions) for _, states, actions in tables.labels}
     alike = (tables.num_states == tables.num_states[0]).all() and (tables.num_actions == tables.num_actions[0]).all()

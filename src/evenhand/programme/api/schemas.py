@@ -133,6 +133,7 @@ class ArmState(NewArm):
     """State of an arm."""
 
     state: Label
+    waiting: Whole = Field(default=0, description="Steps in promised states without service, so far.")
 
 
 class DecideRequest(Strict):
