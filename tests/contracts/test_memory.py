@@ -50,7 +50,10 @@ POLICIES = {
 }
 REMEMBER = [
     *("equal-resources", "re-solving", "re-solving, two resources"),
-    *(f"{name}, by steps" for name in ("optimal", "fair-index", "occupancy-priority", "re-solving", "lp-update", "whittle")),
+    *(
+        f"{name}, by steps"
+        for name in ("optimal", "fair-index", "occupancy-priority", "re-solving", "lp-update", "whittle")
+    ),
     *(
         "equal-resources, by steps",
         "oldest-first, by steps",

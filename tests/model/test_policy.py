@@ -70,6 +70,7 @@ NAMED = {
     "equal-resources": {"acts", "starts", "resumes", "exchangeable"},
     "re-solving": {"acts", "starts", "resumes", "exchangeable", "by_counts"},
     "occupancy-priority": {"acts", "exchangeable"},
+    "lp-update": COUNTED | {"law", "deterministic"},
     "cp-drl": COUNTED | {"law", "deterministic"},
 }
 

@@ -445,7 +445,7 @@ def missing_action(problem: Problem, states: Indices, actions: Indices, step: in
 
 
 def check_budget(problem: Problem, spent: Floats, step: int | None, first: int = 0) -> None:
-    """Raise PolicyError if some episode used more than there is.
+    """Raise PolicyError if some episode used more than there is, or less if all of it must be used.
 
     Args:
         problem: the problem.
@@ -460,6 +460,13 @@ def check_budget(problem: Problem, spent: Floats, step: int | None, first: int =
         raise PolicyError(
             f"{_when(step, first + episode)}the policy used {plain(spent[episode, resource])} of "
             f"{problem.resource_names[resource]}, whose budget is {plain(problem.budget[resource])}"
+        )
+    under = spent < problem.least_use * (1 - 1e-9)
+    if under.any():
+        episode, resource = (int(i) for i in np.argwhere(under)[0])
+        raise PolicyError(
+            f"{_when(step, first + episode)}the policy used {plain(spent[episode, resource])} of "
+            f"{problem.resource_names[resource]}, of which all {plain(problem.budget[resource])} must be used"
         )
 
 

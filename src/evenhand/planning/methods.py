@@ -52,6 +52,8 @@ Parts = list[tuple[float, Floats]]
 
 def by_counts(task: Task) -> Solution:
     """Dynamic programming on counts: at once for identical arms, by column generation for several types."""
+    if task.problem.spends_all.any():  # only tables list the allocations that spend the whole budget
+        return by_mixture(task, "counts", Counts(task.problem), task.by_types, Stopwatch())
     if task.problem.is_symmetric and not task.problem.has_floors:
         try:
             return _by_lattice(task)

@@ -33,7 +33,7 @@ from evenhand.model.coupled import CoupledMDP
 from evenhand.model.policy import check_arrays
 from evenhand.solvers.counts.reduction import ExchangeablePolicy
 from evenhand.solvers.highs import LinearProgram, RepeatedProgram
-from evenhand.solvers.single_arm import SingleArms, gains_at
+from evenhand.solvers.single_arm import Responses, SingleArms, gains_at
 from evenhand.typing import Array, ArrayLike, Floats, Ints
 
 
@@ -42,7 +42,7 @@ def look_ahead(
     weights: ArrayLike,
     prices: ArrayLike,
     floor_prices: ArrayLike | None = None,
-    steps: int = 12,
+    steps: int | None = None,
 ) -> "LookAhead | TimeVaryingPolicy":
     """Solve a linear program over the next steps from the present counts; by step with a finite horizon.
 
@@ -51,7 +51,8 @@ def look_ahead(
         weights: (type,) what a unit of an arm's value is worth, from the relaxation.
         prices: (resource,) what a unit of a resource is worth, from the relaxation; or (step, resource).
         floor_prices: (type,) value of being served in itself; none by default.
-        steps: number of steps that are looked at.
+        steps: number of steps that are looked at; by default 12, 24 or 48, the first that sees nearly all that a look
+            twice as far would.
 
     Raises:
         TooLargeError: the program would have too many columns.
@@ -63,7 +64,8 @@ def look_ahead(
         >>> policy.act([0, 1, 2], 0)
         array([0, 0, 1], dtype=int32)
     """
-    check_positive_int(steps, "steps")
+    if steps is not None:
+        check_positive_int(steps, "steps")
     types, criterion = problem.types, problem.criterion
     weights, prices = as_numbers(weights, "weights"), as_numbers(prices, "prices")
     check_shape(weights, {"type": len(types)}, "weights")
@@ -71,7 +73,9 @@ def look_ahead(
     arms = SingleArms(types, types.valid, types.initial, criterion)
     found = arms.best(np.arange(len(types)), gains_at(types, weights, prices, criterion, pay))
     if criterion.is_stationary:
-        return LookAhead(problem, weights, found.ahead, pay, steps)
+        sought = steps or _enough_steps(problem, weights, prices, pay, found)
+        return LookAhead(problem, weights, found.ahead, pay, sought)
+    steps = steps or 12
     values, number = found.ahead, criterion.num_layers
     nothing = np.zeros_like(values[:, 0])
     return TimeVaryingPolicy(
@@ -82,6 +86,30 @@ def look_ahead(
             for t in range(number)
         ]
     )
+
+
+def _enough_steps(problem: CoupledMDP, weights: Floats, prices: Floats, pay: Floats, arms: Responses) -> int:
+    """Return the number of steps after which a look twice as far sees hardly more, from random counts.
+
+    The value of the program falls short of its bound by the prices, sum_{t < T} beta^t (rho + lambda.b) + h(x), where
+    rho is 0 but for the average. The loss grows with T: what a longer look adds to it is what a shorter one misses.
+    """
+    factor, real = problem.criterion.factor, problem.types.valid.any(axis=2)
+    law = real / real.sum(axis=1, keepdims=True)
+    counts = np.random.default_rng(0).multinomial(problem.type_counts, law, size=(6, len(law)))
+    rate = float(prices @ problem.usable_budget)
+    rate += float(problem.type_counts @ arms.bound) if problem.criterion.is_average else 0.0
+    losses: list[Floats] = []
+    for steps in (12, 24, 48):
+        policy = LookAhead(problem, weights, arms.ahead, pay, steps)
+        if policy.num_columns > 2000:
+            return max(steps // 2, 12)
+        bound = (counts * arms.ahead).sum(axis=(1, 2)) + rate * float((factor ** np.arange(steps)).sum())
+        losses.append(bound - np.array([policy.value(own) for own in counts]))
+        least = 1e-6 * float(np.abs(bound).sum())  # what is rounding of programs
+        if len(losses) > 1 and (losses[-1] - losses[-2]).sum() <= max(0.1 * losses[-1].sum(), least):
+            return steps // 2
+    return 48
 
 
 class LookAhead(ExchangeablePolicy):
@@ -170,6 +198,22 @@ class LookAhead(ExchangeablePolicy):
         with self._lock:
             return np.asarray(self._program.solve(right)[: self.num_columns // self.steps])
 
+    def value(self, counts: Ints) -> float:
+        """Return the value of the program from (type, state) counts."""
+        with self._lock:
+            return self._unit * self._program.value(counts[self.problem.types.valid.any(axis=2)].astype(np.float64))
+
+    @cached_property
+    def _gains(self) -> Floats:
+        """(type, state, action) weighted rewards."""
+        types = self.problem.types
+        return np.asarray(self.weights[:, None, None] * types.rewards + self.pay[:, None, None] * types.served)
+
+    @property
+    def _unit(self) -> float:
+        """Largest gain, by which the program is divided: solvers have tolerances."""
+        return float(max(np.abs(self._gains).max(), np.abs(self.ahead).max())) or 1.0
+
     @cached_property
     def _program(self) -> RepeatedProgram:
         types, problem, factor = self.problem.types, self.problem, self.problem.criterion.factor
@@ -185,15 +229,13 @@ class LookAhead(ExchangeablePolicy):
         each, after = sparse.eye_array(self.steps), sparse.eye_array(self.steps, k=-1)
         use = sparse.kron(each, sparse.csr_array(types.usage[kind, state, action].T))
         matrix = sparse.vstack([sparse.kron(each, leave) - sparse.kron(after, arrive), use])
-        gains = (self.weights[:, None, None] * types.rewards + self.pay[:, None, None] * types.served)[types.valid]
-        gains = factor ** np.arange(self.steps)[:, None] * gains
+        gains = factor ** np.arange(self.steps)[:, None] * self._gains[types.valid]
         gains[-1] += factor**self.steps * (following * self.ahead[kind]).sum(axis=1)
         flows, limits = np.zeros(self.steps * leave.shape[0]), np.tile(problem.usable_budget, self.steps)
-        unit = float(np.abs(gains).max()) or 1.0
         program = LinearProgram(
-            gains.reshape(-1) / unit,
+            gains.reshape(-1) / self._unit,
             sparse.csr_array(matrix),
-            np.concatenate([flows, np.full(len(limits), -np.inf)]),
+            np.concatenate([flows, np.where(np.tile(problem.spends_all, self.steps), limits, -np.inf)]),
             np.concatenate([flows, limits]),
         )
         return RepeatedProgram(program, (problem.type_counts[:, None] * types.initial)[real])
@@ -215,7 +257,33 @@ class LookAhead(ExchangeablePolicy):
                 budget = budget - types.usage[place]
         kinds, states = np.nonzero(left)
         allocation[kinds, states, types.idle[kinds, states]] += left[kinds, states]
+        if self.problem.spend:
+            self._spend_rest(allocation)
         return allocation
+
+    def _spend_rest(self, allocation: Ints) -> None:
+        """Serve idle arms by one unit each, the largest gains first, until what must be spent is; changes in place."""
+        types, least = self.problem.types, self.problem.least_use
+        for kind, state, action in self._units:
+            use, idle = types.usage[kind, state, action], types.idle[kind, state]
+            resource = int(use.argmax())
+            spent = float((allocation * types.usage[..., resource]).sum())
+            lacking = int(np.ceil((least[resource] - spent) / use[resource])) if spent < least[resource] else 0
+            number = min(lacking, int(allocation[kind, state, idle]))
+            allocation[kind, state, action] += number
+            allocation[kind, state, idle] -= number
+
+    @cached_property
+    def _units(self) -> Ints:
+        """(cell, 3) types, states and actions that use one unit of what must be spent, by their gain over idling."""
+        types, must = self.problem.types, self.problem.spends_all
+        worth = self._gains + self.problem.criterion.factor * np.einsum("tsaj,tj->tsa", types.transitions, self.ahead)
+        gain = worth - np.take_along_axis(worth, types.idle[..., None], axis=2)
+        own = types.usage[..., must]
+        least = np.where(types.valid[..., None] & (own > 0), own, np.inf).min(axis=(0, 1, 2))
+        single = types.valid & (own == least).any(axis=-1) & ((types.usage > 0).sum(axis=-1) == 1)
+        cells = np.argwhere(single)
+        return cells[np.argsort(-gain[single], kind="stable")]
 
     def __getstate__(self) -> dict[str, Any]:
         """Return all but the program and the lock, which each process makes for itself."""

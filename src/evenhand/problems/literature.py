@@ -23,6 +23,7 @@ import numpy as np
 
 from evenhand.model.arm import Arm
 from evenhand.model.coupled import MOST_ARMS, CoupledMDP
+from evenhand.model.criterion import as_criterion
 from evenhand.problems._arguments import Arguments
 from evenhand.typing import Floats
 
@@ -66,7 +67,13 @@ def _identical(transitions: Floats, rewards: Floats, num_arms: int, share: float
     given.number("budget_share", share, most=1)
     given.raise_if_any(name)
     arm = Arm(transitions, rewards, np.array([[0.0], [1.0]]))
-    return CoupledMDP([arm], counts=[num_arms], budget=[round(share * num_arms, 9)], discount=1.0, criterion="average")
+    return CoupledMDP(
+        [arm],
+        counts=np.array([num_arms]),
+        budget=np.array([round(share * num_arms, 9)], dtype=np.float64),
+        discount=1.0,
+        criterion=as_criterion("average", 1.0),
+    )
 
 
 def three_states(num_arms: int = 100, example: Literal[1, 2, 3] = 2, budget_share: float = 0.4) -> CoupledMDP:
@@ -190,10 +197,10 @@ def equitable(instance: Equitable = "maternal", budget: float = 20, scale: int =
     counts = [120, 40, 40] if instance == "maternal" else [25, 25, 5, 25, 20]
     return CoupledMDP(
         arms,
-        counts=[scale * count for count in counts],
-        budget=[scale * budget],
+        counts=scale * np.array(counts),
+        budget=np.array([scale * budget], dtype=np.float64),
         discount=1.0,
-        criterion="finite:20",
+        criterion=as_criterion("finite:20", 1.0),
         groups=[arm.name for arm in arms],
         over="groups",
         welfare="maximin",
@@ -242,7 +249,7 @@ def three_machines() -> CoupledMDP:
         transitions[states, 0, np.minimum(states + 1, 2)] += 1 - stays
         transitions[:, 1, 0] = 1.0
         arms.append(Arm(transitions, 1 - costs / costs.max(), np.array([[0.0], [1.0]])))
-    return CoupledMDP(arms, budget=[1], discount=0.95)
+    return CoupledMDP(arms, budget=np.array([1], dtype=np.float64), discount=0.95)
 
 
 def bayesian_bandit(num_arms: int = 150, horizon: int = 15, budget_share: float = 1 / 3) -> CoupledMDP:
@@ -278,9 +285,9 @@ def bayesian_bandit(num_arms: int = 150, horizon: int = 15, budget_share: float 
     arm = Arm(transitions, rewards, np.array([[0.0], [1.0]]), initial=initial)
     return CoupledMDP(
         [arm],
-        counts=[num_arms],
-        budget=[round(budget_share * num_arms, 9)],
+        counts=np.array([num_arms]),
+        budget=np.array([round(budget_share * num_arms, 9)], dtype=np.float64),
         discount=1.0,
-        criterion=f"finite:{horizon}",
+        criterion=as_criterion(f"finite:{horizon}", 1.0),
         welfare="utilitarian",
     )

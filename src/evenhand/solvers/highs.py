@@ -206,7 +206,8 @@ class RepeatedProgram:
         from highspy import Highs
 
         self._highs, self._rows = Highs(), np.arange(len(right), dtype=np.int32)
-        options = {"output_flag": False, "threads": 1, "small_matrix_value": 1e-12, "solver": "simplex"}
+        options: dict[str, Any] = {"output_flag": False, "threads": 1, "small_matrix_value": 1e-12}
+        options |= ALGORITHMS["simplex"] | {"presolve": "off"}  # a presolved program would begin without the basis
         _set_options(self._highs, options)
         if self._highs.passModel(_as_highs(program)).name == "kError":
             raise _error("kModelError")
@@ -233,6 +234,11 @@ class RepeatedProgram:
         if status != "kOptimal":
             raise _error(status)
         return np.array(self._highs.getSolution().col_value)
+
+    def value(self, right: Floats) -> float:
+        """Return the optimal value."""
+        self.solve(right)
+        return -float(self._highs.getInfo().objective_function_value)
 
 
 # -- conversion -----------------------------------------------------------------------------------------------------

@@ -240,7 +240,8 @@ def solve_weighted(
         rewards = rewards + number * floor_prices[:, None, None] * model.types.served
     rewards = np.where(model.types.valid, rewards, 0.0)
     scaled = FluidModel(
-        replace(model.types, rewards=rewards), model.counts, model.budget, model.criterion, model.initial
+        *(replace(model.types, rewards=rewards), model.counts, model.budget, model.criterion, model.initial),
+        spends_all=model.spends_all,
     )
     return solve_model(scaled, Utilitarian(), tolerance)
 
@@ -254,7 +255,8 @@ def model_of(problem: CoupledMDP) -> FluidModel:
     types, criterion, budget = problem.types, problem.criterion, problem.usable_budget
     groups = problem.group_of_type if problem.over == "groups" else None
     floors = problem.type_floors if problem.has_floors else None
-    model = FluidModel(types.within(budget), problem.type_counts, budget, criterion, types.initial, groups, floors)
+    shared = (problem.type_counts, budget, criterion, types.initial, groups, floors)
+    model = FluidModel(types.within(budget), *shared, problem.spends_all if problem.spend else None)
     (num_types, num_states, num_actions), steps = types.rewards.shape, criterion.num_layers
     # As far as they matter, steps bend a frontier each at its own slope.
     vertices = 4.0 * num_states + (0.0 if steps == 1 else 4 * min(steps, 4 * criterion.total))
@@ -307,7 +309,7 @@ def solve_model(
         except NotConvergedError:
             if kind is None or isinstance(model.criterion, Opening):
                 raise
-    if kind is None:
+    if kind is None or model.spends_all is not None:
         return by_program()
     try:
         block = Block(model, num_cached=most_rounds)
