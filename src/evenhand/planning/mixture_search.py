@@ -142,7 +142,7 @@ class WeightedIndices:
             arguments = relaxed.occupancy, per_arm, relaxed.prices, pay
             made["occupancy-priority"] = occupancy_priority(self.problem, *arguments)
         with contextlib.suppress(TooLargeError):
-            made["lp-update"] = look_ahead(self.problem, per_arm, relaxed.prices, pay)
+            made["lp-update"] = look_ahead(self.problem, per_arm, relaxed.prices, pay, steps=12)
         choice = choice_of(self.problem, relaxed.occupancy)
         candidates = [Candidate(f"{name}, round {self.rounds}", policy, choice) for name, policy in made.items()]
         self.add([one for one in candidates if self.scorer.affords(one, 20)])
@@ -322,6 +322,9 @@ def _named_policies(task: Task, relaxed: FluidSolution) -> Iterator[Candidate]:
     for name in ("fair-index", "occupancy-priority", "re-solving", "lp-update"):
         with contextlib.suppress(NotApplicableError, TooLargeError):
             yield Candidate(name, build_policy(problem, relaxed, name), own)
+    with contextlib.suppress(TooLargeError):
+        pay = relaxed.floor_prices if problem.has_floors else None
+        yield Candidate("lp-update, 12 steps", look_ahead(problem, relaxed.weights, relaxed.prices, pay, 12), own)
     for entry in (entry for entry in REGISTRY if entry.is_heuristic):
         with contextlib.suppress(NotApplicableError, TooLargeError):
             yield Candidate(entry.name, entry.build(problem), own)

@@ -33,7 +33,7 @@ from evenhand.model.coupled import CoupledMDP
 from evenhand.model.policy import check_arrays
 from evenhand.solvers.counts.reduction import ExchangeablePolicy
 from evenhand.solvers.highs import LinearProgram, RepeatedProgram
-from evenhand.solvers.single_arm import Responses, SingleArms, gains_at
+from evenhand.solvers.single_arm import SingleArms, gains_at
 from evenhand.typing import Array, ArrayLike, Floats, Ints
 
 
@@ -42,7 +42,7 @@ def look_ahead(
     weights: ArrayLike,
     prices: ArrayLike,
     floor_prices: ArrayLike | None = None,
-    steps: int | None = None,
+    steps: int = 24,
 ) -> "LookAhead | TimeVaryingPolicy":
     """Solve a linear program over the next steps from the present counts; by step with a finite horizon.
 
@@ -51,8 +51,8 @@ def look_ahead(
         weights: (type,) what a unit of an arm's value is worth, from the relaxation.
         prices: (resource,) what a unit of a resource is worth, from the relaxation; or (step, resource).
         floor_prices: (type,) value of being served in itself; none by default.
-        steps: number of steps that are looked at; by default 12, 24 or 48, the first that sees nearly all that a look
-            twice as far would.
+        steps: number of steps that are looked at. A longer look sees more, and puts off more: what can be mended later
+            at the same cost is left for later, when chance has changed the counts. `solve` also tries 12.
 
     Raises:
         TooLargeError: the program would have too many columns.
@@ -64,8 +64,7 @@ def look_ahead(
         >>> policy.act([0, 1, 2], 0)
         array([0, 0, 1], dtype=int32)
     """
-    if steps is not None:
-        check_positive_int(steps, "steps")
+    check_positive_int(steps, "steps")
     types, criterion = problem.types, problem.criterion
     weights, prices = as_numbers(weights, "weights"), as_numbers(prices, "prices")
     check_shape(weights, {"type": len(types)}, "weights")
@@ -73,9 +72,7 @@ def look_ahead(
     arms = SingleArms(types, types.valid, types.initial, criterion)
     found = arms.best(np.arange(len(types)), gains_at(types, weights, prices, criterion, pay))
     if criterion.is_stationary:
-        sought = steps or _enough_steps(problem, weights, prices, pay, found)
-        return LookAhead(problem, weights, found.ahead, pay, sought)
-    steps = steps or 12
+        return LookAhead(problem, weights, found.ahead, pay, steps)
     values, number = found.ahead, criterion.num_layers
     nothing = np.zeros_like(values[:, 0])
     return TimeVaryingPolicy(
@@ -86,30 +83,6 @@ def look_ahead(
             for t in range(number)
         ]
     )
-
-
-def _enough_steps(problem: CoupledMDP, weights: Floats, prices: Floats, pay: Floats, arms: Responses) -> int:
-    """Return the number of steps after which a look twice as far sees hardly more, from random counts.
-
-    The value of the program falls short of its bound by the prices, sum_{t < T} beta^t (rho + lambda.b) + h(x), where
-    rho is 0 but for the average. The loss grows with T: what a longer look adds to it is what a shorter one misses.
-    """
-    factor, real = problem.criterion.factor, problem.types.valid.any(axis=2)
-    law = real / real.sum(axis=1, keepdims=True)
-    counts = np.random.default_rng(0).multinomial(problem.type_counts, law, size=(6, len(law)))
-    rate = float(prices @ problem.usable_budget)
-    rate += float(problem.type_counts @ arms.bound) if problem.criterion.is_average else 0.0
-    losses: list[Floats] = []
-    for steps in (12, 24, 48):
-        policy = LookAhead(problem, weights, arms.ahead, pay, steps)
-        if policy.num_columns > 2000:
-            return max(steps // 2, 12)
-        bound = (counts * arms.ahead).sum(axis=(1, 2)) + rate * float((factor ** np.arange(steps)).sum())
-        losses.append(bound - np.array([policy.value(own) for own in counts]))
-        least = 1e-6 * float(np.abs(bound).sum())  # what is rounding of programs
-        if len(losses) > 1 and (losses[-1] - losses[-2]).sum() <= max(0.1 * losses[-1].sum(), least):
-            return steps // 2
-    return 48
 
 
 class LookAhead(ExchangeablePolicy):
@@ -197,11 +170,6 @@ class LookAhead(ExchangeablePolicy):
         right = counts[self.problem.types.valid.any(axis=2)].astype(np.float64)
         with self._lock:
             return np.asarray(self._program.solve(right)[: self.num_columns // self.steps])
-
-    def value(self, counts: Ints) -> float:
-        """Return the value of the program from (type, state) counts."""
-        with self._lock:
-            return self._unit * self._program.value(counts[self.problem.types.valid.any(axis=2)].astype(np.float64))
 
     @cached_property
     def _gains(self) -> Floats:

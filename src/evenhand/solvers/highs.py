@@ -235,11 +235,6 @@ class RepeatedProgram:
             raise _error(status)
         return np.array(self._highs.getSolution().col_value)
 
-    def value(self, right: Floats) -> float:
-        """Return the optimal value."""
-        self.solve(right)
-        return -float(self._highs.getInfo().objective_function_value)
-
 
 # -- conversion -----------------------------------------------------------------------------------------------------
 
