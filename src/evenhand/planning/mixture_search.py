@@ -319,7 +319,7 @@ def _named_policies(task: Task, relaxed: FluidSolution) -> Iterator[Candidate]:
     """The named policies, each with a choice of actions that it follows more or less."""
     problem = task.problem
     own = choice_of(problem, relaxed.occupancy)
-    for name in ("fair-index", "occupancy-priority", "re-solving", "lp-update"):
+    for name in ("fair-index", "occupancy-priority", "re-solving", "lp-update", "lp-index", "id", "ftva"):
         with contextlib.suppress(NotApplicableError, TooLargeError):
             yield Candidate(name, build_policy(problem, relaxed, name), own)
     with contextlib.suppress(TooLargeError):

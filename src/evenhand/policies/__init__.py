@@ -13,7 +13,8 @@ from evenhand.policies.baselines import myopic, never_act, random_feasible, wors
 from evenhand.policies.deadlines import DeadlinePolicy
 from evenhand.policies.fluid import OccupancyPriority, Resolving, fair_index, occupancy_priority
 from evenhand.policies.functions import FunctionPolicy, from_function
-from evenhand.policies.index import whittle
+from evenhand.policies.ideal_actions import IdPolicy, SetExpansion, TwoSet, VirtualAdvice
+from evenhand.policies.index import lp_index, whittle
 from evenhand.policies.look_ahead import LookAhead, look_ahead
 from evenhand.policies.network import CountNetworkPolicy, JointNetworkPolicy, Network
 from evenhand.policies.priority import ExchangeablePriority, PriorityPolicy
@@ -44,6 +45,7 @@ SAVABLE = (
     CountTable,
     DeadlinePolicy,
     ExchangeablePriority,
+    IdPolicy,
     JointNetworkPolicy,
     JointTable,
     LookAhead,
@@ -51,7 +53,10 @@ SAVABLE = (
     PriorityPolicy,
     Resolving,
     RoundRobin,
+    SetExpansion,
+    TwoSet,
     TypedChoices,
+    VirtualAdvice,
 )
 """Classes of policies that plan files may hold, each known by its `kind`."""
 
@@ -60,6 +65,7 @@ __all__ = [
     "CountNetworkPolicy",
     "ExchangeablePriority",
     "FunctionPolicy",
+    "IdPolicy",
     "JointNetworkPolicy",
     "LookAhead",
     "Network",
@@ -67,9 +73,13 @@ __all__ = [
     "PriorityPolicy",
     "Resolving",
     "RoundRobin",
+    "SetExpansion",
+    "TwoSet",
+    "VirtualAdvice",
     "fair_index",
     "from_function",
     "look_ahead",
+    "lp_index",
     "myopic",
     "never_act",
     "occupancy_priority",

@@ -80,23 +80,23 @@ def fair_index(
         >>> policy.act([0, 1, 2], 0)
         array([0, 0, 1], dtype=int32)
     """
-    service = _service(problem, *_read(weights, prices, floor_prices))
+    service = service_scores(problem, *read_relaxation(weights, prices, floor_prices))
     parts = [ExchangeablePriority(problem, scores, threshold=0.0) for scores, _ in service]
     return parts[0] if problem.criterion.is_stationary else TimeVaryingPolicy(parts)
 
 
-def _read(
+def read_relaxation(
     weights: ArrayLike, prices: ArrayLike, floor_prices: ArrayLike | None
 ) -> tuple[Floats, Floats, Floats | None]:
-    """The relaxation's numbers as arrays: they may come as lists."""
+    """Return weights, prices and prices of floors as arrays: they may come as lists."""
     pay = None if floor_prices is None else as_numbers(floor_prices, "floor_prices")
     return as_numbers(weights, "weights"), as_numbers(prices, "prices"), pay
 
 
-def _service(
+def service_scores(
     problem: CoupledMDP, weights: Floats, prices: Floats, floor_prices: Floats | None
 ) -> list[tuple[Floats, Bools]]:
-    """(type, state, action) scores of each step, and where the action is the best at the prices and gains something.
+    """Return (type, state, action) scores of each step, and where the action is best at the prices and gains something.
 
     Scores are whole numbers in the order of service, 0 if nothing is gained. The actions that are best at the prices
     come before all others; within each kind worth per price decides. Only the order matters, so worth of any size, down
@@ -234,9 +234,9 @@ def occupancy_priority(
         array([0, 0, 1], dtype=int32)
     """
     occupancy = as_numbers(occupancy, "occupancy")
-    weights, prices, floor_prices = _read(weights, prices, floor_prices)
+    weights, prices, floor_prices = read_relaxation(weights, prices, floor_prices)
     visits = [occupancy] if problem.criterion.is_stationary else list(np.moveaxis(occupancy, 1, 0))
-    service = _service(problem, weights, prices, floor_prices)
+    service = service_scores(problem, weights, prices, floor_prices)
     # Where the relaxation never goes it says nothing: the preferred action stands in.
     parts = [
         OccupancyPriority(problem, choice_of(problem, own, preferred), scores)
@@ -415,7 +415,7 @@ class Resolving(RememberingPolicy):
             floor_prices: (type,) value of being served in itself; none by default.
         """
         check_positive_int(every, "every")
-        weights, prices, floor_prices = _read(weights, prices, floor_prices)
+        weights, prices, floor_prices = read_relaxation(weights, prices, floor_prices)
         check_shape(weights, {"type": problem.num_types}, "weights")
         if problem.spends_all.any():
             raise NotApplicableError("re-solving is for budgets that need not be spent; use lp-update")
