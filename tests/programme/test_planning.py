@@ -303,4 +303,5 @@ def test_promised_waits_are_kept_from_what_was_done(tmp_path, pumps):
             programme.observe([{"arm": row["arm"], "state": "broken"} for row in rows], "rounds")
             assert programme.recompute(plan.id).id == plan.id
         assert any("promised" in reason for reason in reasons)
+        assert programme.plan(budget={"hours": 0}).served == 0
         assert programme.verify()

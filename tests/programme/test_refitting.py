@@ -113,5 +113,5 @@ def test_nothing_is_learned_from_gaps_in_which_an_arm_was_served(programme):
 
 
 def test_there_is_nothing_to_learn_from_at_first(programme):
-    with pytest.raises(InvalidInputError, check=mentions("arm", "steps")):
+    with pytest.raises(InvalidInputError, check=mentions("arm", "twice")):
         programme.refit()

@@ -75,6 +75,19 @@ class TestDeciding:
         assert 'evenhand_decide_models_total{cached="yes"} 2.0' in text
         self.faults(client, model)
         self.failures(client, model)
+        self.promises(client, model)
+
+    def promises(self, client, model):
+        states = model["arms"][0]["states"]
+        asked = asking(model | {"max_wait": {states[2]: 2}}, (2, 2, 2), welfare="gini:2")
+        for row, waiting in zip(asked["states"], (0, 2, 1), strict=True):
+            row["waiting"] = waiting
+        answer = client.post("/v1/decide", json=asked)
+        assert answer.status_code == 200, answer.text
+        assert [row["action"] for row in answer.json()["actions"]] == ["operate", "replace", "operate"]
+        asked["model"]["max_wait"] = dict.fromkeys(states, 1)
+        answer = client.post("/v1/decide", json=asked)
+        assert answer.status_code == 422 and "2 steps" in answer.text
 
     def faults(self, client, model):
         broken = json.loads(json.dumps(model))

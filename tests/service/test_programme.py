@@ -60,6 +60,23 @@ def test_a_whole_step(client, programme):
     assert told(client.get(f"{P}/certificate"))["for_roster"]
 
 
+def test_need_and_the_verdict_of_an_audit(client, programme):
+    said = told(client.post(f"{P}/need", json={"states": ["broken"], "who": "Ada"}, headers={"Idempotency-Key": "n"}))
+    assert said["states"] == ["broken"]
+    assert told(client.get(P))["need"] == ["broken"]
+    plan = told(client.post(f"{P}/plan"))
+    assert plan["warnings"] == []
+    told(client.post(f"{P}/plan/{plan['id']}/accept", json={}))
+    found = told(client.get(f"{P}/audit"))
+    assert (found["need"], found["need_by"], found["in_need"]) == (["broken"], "set", 2)
+    served = {row["arm"] for row in plan["rows"] if row["served"]}
+    assert {row["arm"] for row in found["unserved"]} == {"b2", "h2"} - served
+    assert {row["group"] for row in found["services"]} == {row["group"] for row in plan["rows"]}
+    assert found["verdict"]["need"]
+    _, faults = refused(client.post(f"{P}/need", json={"states": ["lost", "gone"]}), 422)
+    assert len(faults) == 2
+
+
 def test_arms_come_and_go(client):
     new = {"arms": [{"arm": "v2", "type": "small", "group": "valley"}, {"arm": "b3", "type": "big", "state": 2}]}
     assert told(client.post(f"{P}/arms", json=new))["arms"] == ["v2", "b3"]

@@ -91,14 +91,17 @@ class PromiseReport(NamedTuple):
     most_at_once: int
     """Arms in promised states at once up to which the deadline rule keeps every promise."""
 
+    sure_wait: int
+    """The shortest wait that can be promised to all these arms alike and always holds."""
+
     broken: float
     """Share of due services that were missed in simulation."""
 
     broken_stderr: float
     """Its standard error."""
 
-    welfare_without: float
-    """Welfare without promises."""
+    upper_bound: float
+    """No policy that keeps the promises has more welfare than this."""
 
     cost: float
     """Welfare that the promises cost."""

@@ -1,24 +1,30 @@
-"""Audit window: what is stored of the arms over some steps, as known at an event; waiting times.
+"""Audit window: what is stored of the arms over some steps, as known at an event; waiting times; accounts.
 
 Of several reports on an arm and step the last counts. Arms that were not observed at the first step are read from the
 step of their last observation, from which their state distributions are propagated.
 """
 
-from collections.abc import Mapping
+import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any
 
 import numpy as np
+from scipy.special import ndtri
 from sqlalchemy import Connection, func, select
 
+from evenhand.checks import check_positive_int
 from evenhand.errors import InvalidInputError
 from evenhand.model import CoupledMDP
-from evenhand.programme import schema
-from evenhand.programme.expectations import UNKNOWN, Trajectories
+from evenhand.planning import Plan
+from evenhand.programme import expectations, schema
+from evenhand.programme.belief import ALIKE
+from evenhand.programme.expectations import SUMS, UNKNOWN, Account, Continuation, Trajectories
 from evenhand.programme.ledger import last_event
 from evenhand.programme.named_model import Words
 from evenhand.programme.roster import RosterArm, arms_as_of, check_step
+from evenhand.programme.vocabulary import Vocabulary
 from evenhand.typing import Bools, Floats, Ints
 
 Models = Mapping[str, tuple[CoupledMDP, Words]]
@@ -40,6 +46,8 @@ class Span:
     """Arms that take part in the window."""
     digests: tuple[str, ...]
     """(step,) digest of the plan's model; empty without an accepted plan."""
+    policies: tuple[tuple[str, tuple[float, ...]], ...]
+    """(step of the window,) digest of the plan's policy, and (resource,) its budget."""
     texts: Mapping[str, np.ndarray[Any, Any]]
     """`state`, `planned`, `accepted`, `done`: (arm, step) names, None if missing."""
     reward: Floats
@@ -160,7 +168,7 @@ def read_span(tx: Connection, first: int | None, last: int | None, event: int | 
     last = ended if last is None else check_step(last)
     if not begun <= first <= last <= ended:
         raise InvalidInputError(
-            f"audit: steps {first} to {last} are not a window of accepted steps, which are {begun} to {ended}"
+            f"audit: steps {first} to {last} are not a window of accepted ones, which are steps {begun} to {ended}"
         )
     arms = [
         arm
@@ -182,6 +190,7 @@ def _read(tx: Connection, arms: list[RosterArm], since: int, first: int, last: i
     texts = {name: np.full(shape, None, dtype=object) for name in ("state", "planned", "accepted", "done")}
     reward, late, corrected = np.full(shape, np.nan), np.zeros(shape, dtype=bool), np.zeros(shape, dtype=bool)
     digests, accepted_at, overrides = [""] * shape[1], [event + 1] * shape[1], []
+    policies: list[tuple[str, tuple[float, ...]]] = [("", ())] * shape[1]
 
     def known(table: Any, query: Any) -> Any:
         """Rows of the arms of the window, each with its cell."""
@@ -190,10 +199,13 @@ def _read(tx: Connection, arms: list[RosterArm], since: int, first: int, last: i
         return (((place[row.arm], row.step - since), row) for row in rows if row.arm in place)
 
     plans, table = schema.plans, schema.decisions
-    query = select(plans.c.step, plans.c.model, plans.c.accepted_event, table).join(plans, plans.c.id == table.c.plan)
+    of_plan = (plans.c.step, plans.c.model, plans.c.policy, plans.c.budget_json, plans.c.accepted_event)
+    query = select(*of_plan, table).join(plans, plans.c.id == table.c.plan)
     query = query.where(plans.c.accepted_event <= event).order_by(plans.c.step, table.c.place)
     for cell, row in known(plans, query):
-        digests[cell[1]], accepted_at[cell[1]] = row.model, row.accepted_event
+        if not digests[cell[1]]:
+            digests[cell[1]], accepted_at[cell[1]] = row.model, row.accepted_event
+            policies[cell[1]] = row.policy, tuple(json.loads(row.budget_json))
         texts["planned"][cell], texts["accepted"][cell] = row.planned, row.accepted
         if row.accepted is not None and row.accepted != row.planned and row.step >= first:
             overrides.append((cell[0], row))
@@ -205,8 +217,8 @@ def _read(tx: Connection, arms: list[RosterArm], since: int, first: int, last: i
     table = schema.records
     for cell, row in known(table, select(table).where(table.c.event <= event).order_by(table.c.event, table.c.id)):
         texts["done"][cell], reward[cell] = row.action, np.nan if row.reward is None else row.reward
-    return Span(first, last, event, since, tuple(arms), tuple(digests), texts, reward, late, corrected,
-                tuple(overrides))  # fmt: skip
+    return Span(first, last, event, since, tuple(arms), tuple(digests), tuple(policies[first - since :]), texts,
+                reward, late, corrected, tuple(overrides))  # fmt: skip
 
 
 def count_waits(present: Bools, served: Bools, need: Bools) -> dict[str, Ints]:
@@ -243,3 +255,157 @@ def count_waits(present: Bools, served: Bools, need: Bools) -> dict[str, Ints]:
         "longest_delay": np.maximum(longest_delay, spell),
         "in_need": spell,
     }
+
+
+# Accounts
+
+LEVEL = 0.95
+"""Probability of intervals; the error probability of warnings is at most the rest."""
+
+
+@dataclass(frozen=True)
+class Earned:
+    """Promised and realised rewards, as means per step."""
+
+    realised: float
+    """Recorded rewards, else the model's of observed states and actions done."""
+    promised: float
+    """Promise of the plans."""
+    lower: float
+    """Lower end of the prediction interval."""
+    upper: float
+    """Upper end of the prediction interval."""
+    overrides: float
+    """Difference due to overrides."""
+    undone: float
+    """Difference due to decisions not carried out."""
+    moves: float
+    """Difference due to transitions better or worse than the model's."""
+    rewards: float
+    """Difference due to recorded rewards other than the model's."""
+
+
+class Books:
+    """Accounts of a window, also of parts of it."""
+
+    def __init__(
+        self,
+        span: Span,
+        models: Models,
+        plans: Mapping[str, Plan],
+        welfare: str | None,
+        need: tuple[Sequence[str], str],
+        words: Vocabulary,
+        level: float = LEVEL,
+    ) -> None:
+        """Look up the names of the window; accounts are computed on request.
+
+        Args:
+            span: records of the window.
+            models: models by digest.
+            plans: policies of the window by digest.
+            welfare: welfare of the programme.
+            need: states of need, and their origin.
+            words: words of the programme.
+            level: probability of intervals.
+        """
+        self.span, self.models, self.plans, self.welfare, self.level = span, models, plans, welfare, level
+        self.need, self.words = need, words
+        self.state_names = sorted({name for _, names in models.values() for own in names.states for name in own})
+        self.continuation = cache(self._continuation)
+        self.groups = sorted({arm.group for arm in span.arms})
+        self.types = sorted({arm.type for arm in span.arms})
+        self.group = np.array([self.groups.index(arm.group) for arm in span.arms], dtype=np.int64)
+        self.type = np.array([self.types.index(arm.type) for arm in span.arms], dtype=np.int64)
+
+    def _continuation(self, digest: str) -> Continuation:
+        """Return the continuation under a model, by the relaxation of the arms present at first, kind by kind.
+
+        The average roster would not do: arms may leave or join because of how they fared.
+        """
+        model, words = self.models[digest]
+        there = np.zeros((len(model.tables), self.span.horizon), dtype=np.int64)
+        np.add.at(there, words.blocks_of(self.span.arms), self.span.present)
+        counts = there[np.arange(len(there)), (there > 0).argmax(axis=1)]
+        return expectations.continue_by(model, counts, self.welfare)
+
+    def between(self, first: int, last: int) -> Account:
+        """Return the accounts of some steps, each until the model changes, which ends a promise.
+
+        Besides those of `decompose`, (arm, step): `mode`, the most likely state, `state`, its place in `state_names`,
+        `served`, `planned`, whether the plan serves it, and `need`.
+        """
+        parts = [
+            self._run(max(first, begin), min(last, end), digest)
+            for begin, end, digest in self.span.runs()
+            if begin <= last and end >= first
+        ]
+        found = {name: np.sum([part[name] for part in parts], axis=0) for name in (*SUMS, "evidence", "impossible")}
+        by_step = ("served", "planned", "need", "mode", "state")
+        return found | {name: np.concatenate([part[name] for part in parts], axis=1) for name in by_step}
+
+    def _run(self, first: int, last: int, digest: str) -> Account:
+        continuation = self.continuation(digest)
+        words = self.models[digest][1]
+        arms = self.span.trajectories(words, first, last)
+        strengths = expectations.choose_strengths(continuation, arms, self.group, len(self.groups), 1 - self.level)
+        found = expectations.decompose(continuation, arms, strengths)
+        likely = found["probabilities"]
+        mode = (likely >= likely.max(axis=2, keepdims=True) - ALIKE).argmax(axis=2)
+        block, names = arms.block[:, None], {name: place for place, name in enumerate(self.state_names)}
+        places = np.zeros(continuation.needs.shape, dtype=np.int64)
+        for number, own in enumerate(words.states):
+            places[number, : len(own)] = [names[name] for name in own]
+        served = continuation.model.tables.served
+        needs = continuation.needs if self.need[1] == "relaxation" else words.mask(self.need[0])
+        return found | {
+            "mode": mode,
+            "state": places[block, mode],
+            "served": served[block, mode, arms.done],
+            "planned": served[block, mode, arms.planned],
+            "need": needs[block, mode],
+        }
+
+    def earned(self, sums: Account, arms: Bools | Ints) -> Earned:
+        """Return the means of some arms over their steps.
+
+        Args:
+            sums: accounts.
+            arms: (arm,) mask, or indices.
+        """
+        total = {name: float(sums[name][arms].sum()) for name in SUMS}
+        steps = max(total["steps"], 1.0)
+        reach = float(ndtri(0.5 + self.level / 2) * np.sqrt(total["variance"] + total["reward_variance"]) / steps)
+        promised = (total["expected"] + total["plans"]) / steps
+        parts = {name: total[name] / steps for name in ("overrides", "undone", "moves", "rewards")}
+        return Earned(total["realised"] / steps, promised, promised - reach, promised + reach, **parts)
+
+
+@dataclass(frozen=True)
+class WindowPart:
+    """Promised and realised rewards of groups in a part of a window."""
+
+    first: int
+    last: int
+    """Last step, inclusive."""
+    groups: dict[str, Earned]
+    """Groups that took part."""
+
+
+def fairness_over_time(books: Books, parts: int = 12) -> tuple[WindowPart, ...]:
+    """Return promised and realised rewards of groups by parts of a window.
+
+    Args:
+        books: accounts of the window, from `Programme.books`.
+        parts: maximum number of parts, of equal length but for the last.
+    """
+    first, last = books.span.first, books.span.last
+    size = -(-(last - first + 1) // check_positive_int(parts, "parts"))
+    found = []
+    for begin in range(first, last + 1, size):
+        end = min(begin + size - 1, last)
+        sums = books.between(begin, end)
+        own = {name: books.group == number for number, name in enumerate(books.groups)}
+        earned = {name: books.earned(sums, arms) for name, arms in own.items() if sums["steps"][arms].any()}
+        found.append(WindowPart(begin, end, earned))
+    return tuple(found)

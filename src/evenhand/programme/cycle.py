@@ -217,7 +217,7 @@ class Cycle:
         """Return all that a plan for the present step depends on; None if no policy can serve the roster."""
         present = roster.present_step(tx)
         if step is not None and roster.check_step(step) != present:
-            raise ConflictError(f"step {step} is not the present step, which is {present}")
+            raise ConflictError(f"step {step} is not the present one, which is step {present}")
         arms = self._library.present(tx)
         policy = self._serving(tx, certificates.numbers_of(arms))
         if policy is None:
@@ -230,7 +230,7 @@ class Cycle:
     def decide(self, tx: Connection, inputs: decisions.Inputs) -> Decisions:
         """Compute the decisions that follow from some inputs."""
         policy, words = self._library.policy(tx, inputs.policy), self._library.model(tx, inputs.model)[1]
-        return decisions.decide(policy, inputs, words)
+        return decisions.decide(policy, inputs, words, self._library.evidence(tx, inputs.model))
 
     def plan_of(self, plan: int) -> decisions.StoredPlan:
         """A plan with all its arms.
@@ -316,7 +316,9 @@ class Cycle:
             ConflictError: the plan was accepted or superseded already, or something changed since; states what.
         """
         none = overrides is None or (isinstance(overrides, (list, tuple)) and not overrides)
-        table = None if none else roster.read_rows(overrides, "overrides", ["arm", "action", "why"])
+        table = (
+            None if none else roster.read_rows(self._library.table(overrides), "overrides", ["arm", "action", "why"])
+        )
         request = [plan, None if table is None else table.columns]
 
         def do(tx: Connection) -> decisions.Accepted:
@@ -391,7 +393,8 @@ class Cycle:
         Raises:
             TableError: with every fault and its row; nothing is stored then.
         """
-        table, said = roster.read_rows(rows, "records", ["arm", "action"], ragged=True), check_text(source, "source")
+        said = check_text(source, "source")
+        table = roster.read_rows(self._library.table(rows), "records", ["arm", "action"], ragged=True)
         request = [table.columns, said]
 
         def do(tx: Connection) -> Recorded:

@@ -11,6 +11,7 @@ model. What was reported again and says the same changes nothing.
 """
 
 import json
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
@@ -18,6 +19,7 @@ from typing import Any
 
 from sqlalchemy import Connection, select
 
+from evenhand.display import counted
 from evenhand.errors import Fault
 from evenhand.model import SHOWN_FAULTS, CoupledMDP, quoted
 from evenhand.model.io.text_table import Table
@@ -29,6 +31,9 @@ from evenhand.programme.belief import BELIEVED, SEEN, Known
 from evenhand.programme.certificates import Certificate
 from evenhand.programme.named_model import Words
 from evenhand.programme.roster import raise_faults, unknown_arm
+from evenhand.programme.vocabulary import Vocabulary
+from evenhand.report.format import capitalised, spelled
+from evenhand.typing import Ints
 
 
 @dataclass(frozen=True)
@@ -161,6 +166,9 @@ class StoredPlan(ledger.Result):
     note: str
     """Difference from the problem that the policy was solved for, in words."""
 
+    warnings: tuple[str, ...]
+    """Decisions that rest on few observations, in words."""
+
     event: int
     at: str
     accepted_by: str | None
@@ -204,13 +212,14 @@ def check_budget(model: CoupledMDP, budget: Any) -> list[float]:
     return found
 
 
-def decide(plan: Plan, inputs: Inputs, words: Words) -> Decisions:
+def decide(plan: Plan, inputs: Inputs, words: Words, evidence: Ints | None = None) -> Decisions:
     """Decide the action of every arm, as `evenhand act` does with the same policy, states, seed, budget and step.
 
     Args:
         plan: the policy.
         inputs: of the plan.
         words: of the model.
+        evidence: (block, state, action) number of observations behind the model, -1 if unknown.
 
     Raises:
         NotApplicableError: the policy is a table for other numbers, or for more budget.
@@ -222,13 +231,41 @@ def decide(plan: Plan, inputs: Inputs, words: Words) -> Decisions:
         "state": [words.states[row.block][row.state] for row in inputs.known],
         "waiting": [row.waiting for row in inputs.known],
     }
-    return plan.act(states, inputs.seed, budget=inputs.budget, step=inputs.step)
+    cells = ([row.block for row in inputs.known], [row.state for row in inputs.known])
+    seen = None if evidence is None else evidence[cells]
+    return plan.act(states, inputs.seed, budget=inputs.budget, step=inputs.step, observations=seen)
+
+
+def few_observations(decisions: Decisions, enough: int = 10) -> list[str]:
+    """Return the decisions that rest on few observations, in words, the fewest first.
+
+    Args:
+        decisions: of a plan.
+        enough: number of observations that are not few.
+    """
+    few = [row for row in decisions.rows if row.observations is not None and row.observations < enough]
+    cells = Counter((row.observations, row.action, row.type, row.state) for row in few)
+    found = []
+    for (seen, action, kind, state), many in sorted(cells.items()):
+        rests = "was never observed" if not seen else f"rests on {seen} observation{'s' if seen != 1 else ''} only"
+        found.append(f"{action} for {kind} in {state} {rests} ({counted(many, 'arm')})")
+    return found
 
 
 def outputs_of(inputs: Inputs, decisions: Decisions) -> str:
     """Digest of the decisions of a plan."""
     rows = zip(inputs.known, decisions.rows, decisions.line, strict=True)
     return ledger.digest_of([[known.arm.id, row.action, row.served, place] for known, row, place in rows])
+
+
+def alternating(part: Mapping[str, Any], words: Vocabulary) -> str:
+    """Return the sentence on the part of a mixture that acts at a step, without its full stop.
+
+    Args:
+        part: JSON form of a `PlanPart`.
+        words: of the programme.
+    """
+    return f"{capitalised(spelled(part['parts']))} plans alternate; this {words.step.one} plan {part['number']}"
 
 
 # Writing
@@ -260,6 +297,7 @@ def store_plan(tx: Connection, inputs: Inputs, decisions: Decisions, words: Word
         "budget": decisions.budget,
         "part": None if decisions.part is None else decisions.part.to_dict(),
         "note": decisions.note,
+        "warnings": few_observations(decisions),
         "replaced": replaced,
     }
     row = {name: getattr(inputs, name) for name in ("step", "model", "policy", "seed", "known_event")}
@@ -332,7 +370,8 @@ def stored_plan(
 ) -> StoredPlan:
     """A plan from its row in the store, and its arms."""
     own = {"accepted_used": accepted_used, "certificate": certificate, "rows": rows}
-    known = {**row._mapping, **json.loads(row.summary_json), **own}
+    summary = json.loads(row.summary_json)
+    known = {**row._mapping, **summary, **own, "warnings": tuple(summary["warnings"])}
     return StoredPlan(**{one.name: known[one.name] for one in fields(StoredPlan)})
 
 

@@ -35,7 +35,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import logsumexp
+from scipy.optimize import brentq
+from scipy.special import logsumexp, ndtri
 
 from evenhand.errors import EvenhandError, NotConvergedError
 from evenhand.model import CoupledMDP
@@ -306,6 +307,27 @@ def choose_strengths(
     total = np.bincount(group[rows], weights=variance, minlength=num_groups)
     optimal = np.sqrt(2 * np.log(num_groups / level) / np.where(total > 0, total, np.inf))
     return np.asarray(optimal[group][:, None] * np.array([factor for factor, _ in STRENGTHS]))
+
+
+def detectable_shortfall(variance: float, num_groups: int, level: float, power: float = 0.8) -> float:
+    """Return the shortfall of a group's sum that the test finds with some probability, by the normal approximation.
+
+    With V the variance, the test rejects if the mean over l of exp(l x - l^2 V / 2) reaches `num_groups` / `level` at
+    the shortfall x, which is then normal with variance V.
+
+    Args:
+        variance: of the group's sum.
+        num_groups: number of groups that Holm's method corrects for.
+        level: level of the test.
+        power: that probability.
+    """
+    if variance <= 0:
+        return 0.0
+    needed, factors = np.log(num_groups / level), np.array([factor for factor, _ in STRENGTHS])
+    strengths, weights = np.sqrt(2 * needed) * factors, np.log([weight for _, weight in STRENGTHS])
+    # In standard deviations: x at which the test just rejects.
+    just = brentq(lambda x: logsumexp(strengths * x - strengths**2 / 2 + weights) - needed, 0.0, 10 * strengths.max())
+    return float((just + ndtri(power)) * np.sqrt(variance))
 
 
 def p_values(evidence: Sequence[Floats]) -> Floats:

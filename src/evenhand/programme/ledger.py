@@ -41,7 +41,7 @@ class Event:
 
     kind: str
     """created, joined, left, observed, solved, planned, accepted, recorded, refitted, adopted, declined, bounded,
-    worded, or answered: a key was stored for an answer that changed nothing."""
+    worded, needed, or answered: a key was stored for an answer that changed nothing."""
 
     who: str
     """Author."""

@@ -1,18 +1,24 @@
 """Models and policies of a programme, by digest, with a cache of those read last; changes under idempotency keys."""
 
+import json
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any, Generic, TypeVar
 
-from sqlalchemy import Connection, select
+import numpy as np
+from sqlalchemy import Connection, func, or_, select
 
 from evenhand.errors import InvalidInputError
-from evenhand.model import CoupledMDP
+from evenhand.model import CoupledMDP, as_table
+from evenhand.model.io.text_table import Table
 from evenhand.planning import Plan, load_plan
 from evenhand.programme import roster, schema
 from evenhand.programme.ledger import Result, answered, once
 from evenhand.programme.named_model import Words, from_bytes, of_roster
+from evenhand.programme.settings import setting
 from evenhand.programme.store import Store
+from evenhand.programme.vocabulary import NOUNS, Vocabulary, has_own_heads
+from evenhand.typing import Ints
 
 T = TypeVar("T")
 R = TypeVar("R", bound=Result)
@@ -46,6 +52,7 @@ class Library:
         self.store = store
         self._models: Cache[tuple[CoupledMDP, Words]] = Cache()
         self._policies: Cache[Plan] = Cache()
+        self._evidence: Cache[Ints] = Cache()
 
     def model(self, tx: Connection, digest: str | None = None) -> tuple[CoupledMDP, Words]:
         """Return a model with its names; by default the one in use."""
@@ -56,6 +63,59 @@ class Library:
         body = tx.execute(select(schema.models.c.body).where(schema.models.c.digest == wanted)).scalar_one()
         model = from_bytes(body)
         return self._models.add(wanted, (model, Words(model)))
+
+    def evidence(self, tx: Connection, digest: str) -> Ints:
+        """(block, state, action) number of observations behind a model, -1 if unknown.
+
+        They are those of the fit that the programme began with, and those of the refit by which the model was made.
+        """
+        if (known := self._evidence.get(digest)) is not None:
+            return known
+        words = self.model(tx, digest)[1]
+        counts = np.full(words.model.tables.rewards.shape, -1, dtype=np.int64)
+        query = select(schema.refits.c.facts_json).where(schema.refits.c.model == digest)
+        facts = tx.execute(query.order_by(schema.refits.c.id.desc()).limit(1)).scalar()
+        moved = (
+            {}
+            if facts is None
+            else {(m["type"], m["state"], m["action"]): m["seen"] for m in json.loads(facts)["moved"]}
+        )
+        refitted = {kind for kind, _, _ in moved}
+        created = setting(tx, "evidence", 0) or {}
+        for block, (label, kind) in enumerate(zip(words.model.tables.labels, words.fit_types, strict=True)):
+            fitted = created.get(label[0])
+            if fitted is None and kind not in refitted:
+                continue
+            for s, state in enumerate(words.states[block]):
+                for a, action in enumerate(words.actions[block]):
+                    first = 0 if fitted is None else fitted.get(state, {}).get(action, 0)
+                    counts[block, s, a] = first + moved.get((kind, state, action), 0)
+        return self._evidence.add(digest, counts)
+
+    def vocabulary(self, tx: Connection, most: int = 500) -> Vocabulary:
+        """Return the words and the calendar, with the names that contain a term of the library.
+
+        Args:
+            tx: a transaction.
+            most: number of names of arms.
+        """
+        found = Vocabulary.read(setting(tx, "words", 0))
+        if found.is_plain:
+            return found
+        name, (model, words) = schema.arms.c.name, self.model(tx)
+        has_term = or_(*(func.lower(name).like(f"%{term}%") for term in NOUNS))
+        names = list(tx.execute(select(name).where(has_term).distinct().limit(most)).scalars())
+        names += [tx.execute(select(schema.programme.c.name)).scalar_one(), *model.resource_names]
+        names += [name for each in (words.blocks, words.states, words.actions) for listed in each for name in listed]
+        return found.with_names(names)
+
+    def table(self, given: Any) -> Table:
+        """Return a table whose heads are the library's terms or the programme's own, with the library's."""
+        table = as_table(given)
+        if not has_own_heads(table):
+            return table
+        with self.store.reading() as tx:
+            return self.vocabulary(tx).columns(table)
 
     def policy(self, tx: Connection, digest: str) -> Plan:
         """Return a policy with the problem it was solved for."""

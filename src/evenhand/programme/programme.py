@@ -15,12 +15,13 @@ from typing import Any
 
 from sqlalchemy import Connection, select
 
-from evenhand.errors import InvalidInputError
-from evenhand.model import CoupledMDP, read_welfare
+from evenhand.errors import InvalidInputError, ModelError
+from evenhand.fitting import Named, load_posterior, matched, posterior_path
+from evenhand.model import CoupledMDP, as_table, read_welfare
 from evenhand.model.io import load
 from evenhand.model.welfare import DEFAULT
 from evenhand.programme import ledger, reports, roster, schema
-from evenhand.programme.audit import Audits
+from evenhand.programme.audit import Audits, read_need
 from evenhand.programme.counterfactuals import Counterfactuals
 from evenhand.programme.cycle import Cycle
 from evenhand.programme.integrity import Head, differences, head_of, raise_differences
@@ -99,6 +100,9 @@ class Status(Result):
     events: int
     """Number of events: the version of the store."""
 
+    need: tuple[str, ...]
+    """States of need that were set, in every type or as "type: state"; empty by default."""
+
 
 class Programme:
     """A running programme in its store.
@@ -136,6 +140,7 @@ class Programme:
         self.price_of_fairness, self.suppose = supposing.price_of_fairness, supposing.suppose
         self.audits = audits = Audits(self.library)
         self.audit, self.books, self.in_need = audits.audit, audits.books, audits.in_need
+        self.need, self.set_need = audits.need, audits.set_need
         self.refitting = refits = Refits(self.library, cycle)
         self.refit, self.adopt, self.decline, self.refits = refits.refit, refits.adopt, refits.decline, refits.refits
         self.offered, self.offer_refit = refits.offered, refits.offer_refit
@@ -153,6 +158,8 @@ class Programme:
         name: str = "",
         seed: int = 0,
         words: Mapping[str, Any] | None = None,
+        need: Sequence[str] = (),
+        posterior: Named | str | Path | None = None,
         who: str = "",
     ) -> "Programme":
         """Begin a programme; nothing is left behind where something is wrong.
@@ -165,6 +172,9 @@ class Programme:
             name: of the programme; by default that of its address.
             seed: of all draws.
             words: fields of `Vocabulary`: the programme's own words and its calendar.
+            need: states in which an arm is in need, as of `set_need`.
+            posterior: posterior of a fitted model, whose numbers of observations reasons state; by default the file
+                beside a model file, if the model is still its mean.
             who: author, written into the event.
 
         Raises:
@@ -174,9 +184,11 @@ class Programme:
         if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed <= MOST_SEED:
             raise InvalidInputError(f"seed: expected a whole number from 0 to {MOST_SEED}, got {seed!r}")
         settled, chosen = settle(problem), welfare or problem.welfare
-        newcomers, blocks = read_newcomers(settled, roster), Words(settled).blocks
+        vocabulary = Vocabulary.read(words or {}).check_resources(settled.resource_names)
+        newcomers, blocks = read_newcomers(settled, vocabulary.columns(as_table(roster))), Words(settled).blocks
         read_welfare(of_roster(settled, [blocks[new.type, new.group] for new in newcomers]), chosen)
-        vocabulary = Vocabulary.read(words or {}).to_dict()
+        states = read_need(Words(settled), need)
+        evidence = _observations(problem, model if posterior is None else posterior)
         called = check_text(name or _called(address), "name")
         programme = cls(Store.create(address))
         digest, body = to_bytes(settled)
@@ -188,7 +200,11 @@ class Programme:
             content = {"name": called, "welfare": chosen, "seed": seed, "arms": [asdict(new) for new in newcomers]}
             event = append(tx, "created", who, content)  # after the row that counts events; its rows belong to it, too
             _join(tx, newcomers, 0, event)
-            add_setting(tx, "words", vocabulary, 0, event)
+            add_setting(tx, "words", vocabulary.to_dict(), 0, event)
+            if states:
+                add_setting(tx, "need", states, 0, event)
+            if evidence is not None:
+                add_setting(tx, "evidence", evidence, 0, event)
         return programme
 
     @classmethod
@@ -237,6 +253,7 @@ class Programme:
                 over=model.over,
                 model=row.model,
                 events=row.last_event,
+                need=tuple(setting(tx, "need", step) or ()),
             )
 
     def arms(self, step: int | None = None, gone: bool = False) -> list[RosterArm]:
@@ -300,7 +317,7 @@ class Programme:
     def vocabulary(self) -> Vocabulary:
         """Return the words and the calendar of the programme."""
         with self.store.reading() as tx:
-            return Vocabulary.read(setting(tx, "words", 0))
+            return self.library.vocabulary(tx)
 
     # Changing
 
@@ -317,7 +334,8 @@ class Programme:
         """
 
         def do(tx: Connection) -> WordsSet:
-            found = Vocabulary.read({**setting(tx, "words", 0), **words}).to_dict()
+            read = Vocabulary.read({**setting(tx, "words", 0), **words})
+            found = read.check_resources(self.library.model(tx)[0].resource_names).to_dict()
             event = append(tx, "worded", who, found)
             add_setting(tx, "words", found, 0, event)
             return WordsSet(event, found)
@@ -336,7 +354,7 @@ class Programme:
         Raises:
             TableError: with every fault and its row.
         """
-        table = roster.read_rows(rows, "roster", ["arm"])
+        table = roster.read_rows(self.library.table(rows), "roster", ["arm"])
         request = [table.columns, step]
 
         def read(tx: Connection) -> list[Newcomer]:
@@ -393,7 +411,7 @@ class Programme:
         Raises:
             TableError: with every fault and its row; nothing is stored then.
         """
-        table = roster.read_rows(rows, "observations", ["arm", "state"], ragged=True)
+        table = roster.read_rows(self.library.table(rows), "observations", ["arm", "state"], ragged=True)
         said = check_text(source, "source")
         request = [table.columns, said, step]
 
@@ -416,6 +434,20 @@ class Programme:
             return reports.Observed(event, len(seen), late, corrected)
 
         return self.library.change(reports.Observed, "observe", request, key, do, read)
+
+
+def _observations(problem: CoupledMDP, source: object) -> dict[str, Any] | None:
+    """Return the numbers of observations behind a fitted model; None if they are unknown, or it was edited since."""
+    if isinstance(source, str | Path):
+        file = Path(source) if str(source).endswith(".posterior.npz") else posterior_path(source)
+        source = load_posterior(file) if file.is_file() else None
+    if not isinstance(source, Named):
+        return None
+    try:
+        matched(source, problem)
+    except ModelError:
+        return None
+    return source.observations()
 
 
 def _called(address: str | Path) -> str:

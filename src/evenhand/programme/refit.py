@@ -207,7 +207,7 @@ def fit_families(
         seed: of what is drawn.
 
     Raises:
-        InvalidInputError: no arm was seen at two steps.
+        InvalidInputError: no arm was seen twice.
     """
     families: dict[Any, list[int]] = defaultdict(list)
     for block in range(len(words.fit_types)):
@@ -221,7 +221,7 @@ def fit_families(
             columns: dict[str, Any] = {"time": "step"} | {name: name for name in ("arm", "state", "action", "type")}
             found.append((blocks, fit(rows, **columns, prior=prior, records=options, rng=seed)))
     if not found:
-        raise InvalidInputError("there is nothing to learn from yet: no arm was seen at two steps")
+        raise InvalidInputError("there is nothing to learn from yet: no arm was seen twice")
     return found
 
 
@@ -338,7 +338,7 @@ class Refits:
             before: the digest of the model that is to be refitted; by default the one in use.
 
         Raises:
-            InvalidInputError: no arm was seen at two steps, or no arm takes part.
+            InvalidInputError: no arm was seen twice, or no arm takes part.
             ConflictError: another model came into use than the one that is to be refitted.
         """
         if not is_number(trust) or not 0 <= float(trust) < np.inf:

@@ -128,7 +128,7 @@ def read_observations(
         if isinstance(state, str):
             return [state]
         if row.step > present:
-            return [f"step {row.step} is still to come; the present one is {present}"]
+            return [f"step {row.step} is still to come; the present one is step {present}"]
         return row, words.states[block][state]
 
     return _read_reports(table, arms, usual, read)

@@ -105,5 +105,6 @@ def _print_address(listener: socket.socket, programme: "Programme", run: RunOpti
     where = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
     status = programme.status()
     result = {"address": where, "programme": status.name, "step": status.step}
-    run.say(result, f"{status.name}, step {status.step}: {where} (Ctrl-C ends it)")
+    step = programme.vocabulary().name(status.step)
+    run.say(result, f"{status.name}, {step}: {where} (Ctrl-C ends it)")
     sys.stdout.flush()

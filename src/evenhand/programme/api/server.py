@@ -34,7 +34,7 @@ from evenhand.programme.api.routes import programme as programme_routes
 from evenhand.programme.api.server_settings import Settings
 from evenhand.programme.api.service import Service
 from evenhand.programme.programme import Programme
-from evenhand.programme.web import arms_page, auth_routes, counterfactual_page, model_page, today_page
+from evenhand.programme.web import arms_page, auth_routes, counterfactual_page, model_page, settings_page, today_page
 
 BACKLOG = 256
 """Connections that are accepted at once, before any of them is served."""
@@ -66,7 +66,7 @@ def create_app(programme: Programme, settings: Settings | None = None) -> FastAP
     )
     app.state.service = service
     api = (operations.router, programme_routes.decisions, programme_routes.router)
-    page = (today_page, counterfactual_page, arms_page, model_page, auth_routes)
+    page = (today_page, counterfactual_page, arms_page, model_page, settings_page, auth_routes)
     for router in (*api, *(module.router for module in page)):
         app.include_router(router)
     problem_details.install(app)

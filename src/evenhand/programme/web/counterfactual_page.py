@@ -15,13 +15,14 @@ from evenhand.model.welfare import Welfare, structure
 from evenhand.programme.api.jobs import Job
 from evenhand.programme.api.problem_details import ErrorView
 from evenhand.programme.api.service import service_of
-from evenhand.programme.audit import Books, audit_of
+from evenhand.programme.audit import audit_of
 from evenhand.programme.audit_report import audit_page
+from evenhand.programme.audit_window import Books
 from evenhand.programme.certificates import Certificate
 from evenhand.programme.counterfactuals import Supposed
 from evenhand.programme.programme import Programme, Status
 from evenhand.programme.web.forms import Form, refusal_of
-from evenhand.programme.web.layout import Sending, failure_of, programme_of, query_of, show, to, work_of
+from evenhand.programme.web.layout import Sending, failure_of, programme_of, query_of, show, to, words_of, work_of
 from evenhand.report.format import amount, number, percent, shortened
 from evenhand.report.html import page
 from evenhand.report.summary import Figure, Section, table
@@ -57,31 +58,29 @@ async def show_fairness(request: Request) -> Response:
 
 
 def _fairness(request: Request, job: Job | None) -> Response:
-    query, status = query_of(request), programme_of(request).status()
+    query, status, words = query_of(request), programme_of(request).status(), words_of(request)
     refusal, audit, view, nothing = None, None, None, ""
     try:
         books = _books(request)
         audit = audit_of(books)
-        view = audit_page(audit, books, status.name)
-    except EvenhandError as error:
+        view = words.summary(audit_page(audit, books, status.name))
+    except EvenhandError as caught:
+        error = words.reworded(caught)
         nothing = f"There is nothing to look back on yet: {error}."
         if query.text("first") or query.text("last"):
-            refusal = refusal_of(error, "These steps cannot be audited")
+            refusal = refusal_of(error, words.say("These steps cannot be audited"))
     if query.text("job"):
         refusal = refusal or failure_of(job, "The price of fairness was not computed")
     work = work_of(job, "The price of fairness is being computed", "/fairness")
-    price = _price_section(job.answer, status.welfare) if job is not None and job.answer else None
+    price = words.summary(_price_section(job.answer, status.welfare)) if job is not None and job.answer else None
     values: dict[str, Any] = {"audit": audit, "view": view, "nothing": nothing, "job": work, "price": price}
     return show(request, "fairness", "Fairness", refusal, None, **values)
 
 
 def _books(request: Request) -> Books:
     """Return the accounts of the steps of the address."""
-    texts = [query_of(request).text(name) for name in ("first", "last")]
-    for text in texts:
-        if text and not (text.isascii() and text.isdecimal() and len(text) < 10):
-            raise InvalidInputError(f"a step is a whole number from 0, not {text[:40]!r}")
-    first, last = (int(text) if text else None for text in texts)
+    texts, words = [query_of(request).text(name) for name in ("first", "last")], words_of(request)
+    first, last = (words.find_step(text) if text else None for text in texts)
     return programme_of(request).books(first, last)
 
 
@@ -89,7 +88,7 @@ def _books(request: Request) -> Books:
 def report(request: Request) -> Response:
     """Return the audit of a window as a file."""
     books = _books(request)
-    found = audit_page(audit_of(books), books, programme_of(request).status().name)
+    found = words_of(request).summary(audit_page(audit_of(books), books, programme_of(request).status().name))
     return Response(
         page(found), media_type="text/html", headers={"Content-Disposition": 'attachment; filename="report.html"'}
     )
@@ -146,7 +145,7 @@ def _what_if(request: Request, job: Job | None, form: Form | None = None, refusa
     programme = programme_of(request)
     arguments = job.arguments if job is not None and job.kind == "what-if" else {}
     found = Supposed.of(job.answer) if job is not None and arguments and job.answer else None
-    status, plan = programme.status(), programme.current_plan()
+    status, plan, words = programme.status(), programme.current_plan(), programme.vocabulary()
     today = found.today if found else plan.certificate if plan else None
     budget, welfare = status.budget | (arguments.get("budget") or {}), arguments.get("welfare") or status.welfare
     welfares, is_scale = in_order(tuple(dict.fromkeys((*NAMES, status.welfare, welfare))), programme)
@@ -157,8 +156,8 @@ def _what_if(request: Request, job: Job | None, form: Form | None = None, refusa
         "is_scale": is_scale,
         "chosen": welfare,
         "place": welfares.index(welfare),
-        "answer": _answer(status, budget, welfare, today, found) if found and today else None,
-        "prices": ", ".join(f"{name} {number(price, 3)}" for name, price in prices.items()),
+        "answer": words.summary(_answer(status, budget, welfare, today, found)) if found and today else None,
+        "prices": ", ".join(f"{words.resource(name).one} {number(price, 3)}" for name, price in prices.items()),
     }
     refusal = refusal or failure_of(job, "Nothing was computed")
     work = work_of(job, "The best plan is being looked for", "/what-if")
@@ -180,7 +179,9 @@ async def suppose(request: Request, form: Sending) -> Response:
     try:
         arguments = await run_in_threadpool(read)
     except EvenhandError as error:
-        return await run_in_threadpool(_what_if, request, None, form, refusal_of(error, "Nothing was computed"))
+        return await run_in_threadpool(
+            _what_if, request, None, form, refusal_of(words_of(request).reworded(error), "Nothing was computed")
+        )
     job = await service.suppose(arguments, request.state.holder.name)
     await job.ended(1.0)
     answer = to("/what-if", job=job.id)

@@ -16,6 +16,7 @@ from evenhand.programme.api.routes import who_of
 from evenhand.programme.api.service import service_of
 from evenhand.programme.ledger import Event
 from evenhand.programme.programme import Programme
+from evenhand.programme.vocabulary import Vocabulary
 from evenhand.programme.web.forms import Form, read_form, refusal_of, sent_rows
 from evenhand.programme.web.render import Frame, TableQuery, render
 from evenhand.report.summary import Table
@@ -27,6 +28,11 @@ WHO = "evenhand_who"
 def programme_of(request: Request) -> Programme:
     """The programme that is served."""
     return service_of(request).programme
+
+
+def words_of(request: Request) -> Vocabulary:
+    """The words of the programme that is served."""
+    return programme_of(request).vocabulary()
 
 
 def query_of(request: Request, path: str = "") -> TableQuery:
@@ -69,14 +75,16 @@ def show(
         label=f"This is a demonstration with {demo}: try anything." if demo else "",
         offered=None if offer is None else offer.refit,
     )
+    words = service.programme.vocabulary()
     typed = unescape(unquote_plus(request.cookies.get(WHO, "")))[:200]
     facts = {
         "title": title,
         "frame": frame,
-        "refusal": refusal,
+        "refusal": refusal and refusal.in_words(words),
         "event": None if refusal else event_of(service.programme, query_of(request).text("event")),
         "who": (form.text("who") if form else "") or typed,
         "arm_address": arm_address,
+        "words": words,
     }
     return HTMLResponse(render(f"{template}.html", facts | values), refusal.status if refusal else 200)
 
@@ -114,7 +122,8 @@ def submit(
     """
     try:
         event = write(**author(request, form))
-    except EvenhandError as error:
+    except EvenhandError as caught:
+        error = words_of(request).reworded(caught)
         sent = sent_rows(form, error)
         return remembers(again(refusal_of(error, what, sent is not None), sent), form)
     service_of(request).look()

@@ -21,7 +21,8 @@ from markupsafe import Markup
 
 from evenhand._version import __version__
 from evenhand.display import counted
-from evenhand.report.format import amount, number, percent
+from evenhand.programme.vocabulary import Vocabulary
+from evenhand.report.format import amount, capitalised, number, percent
 from evenhand.report.html import typeset
 
 if TYPE_CHECKING:
@@ -31,7 +32,14 @@ MEDIA_TYPES = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml
 """Media types of the files of `static`."""
 
 
-VIEWS = (("/", "Today"), ("/fairness", "Fairness"), ("/what-if", "What if"), ("/arms", "Arms"), ("/model", "Model"))
+VIEWS = (
+    ("/", "Today"),
+    ("/fairness", "Fairness"),
+    ("/what-if", "What if"),
+    ("/arms", "Arms"),
+    ("/model", "Model"),
+    ("/settings", "Settings"),
+)
 """The views, in the order of their names in the head of the page."""
 
 
@@ -67,7 +75,7 @@ def _environment() -> "Environment":
         lstrip_blocks=True,
     )
     made.filters |= {"moment": moment, "amount": amount, "number": number, "percent": percent, "plain": plain}
-    made.filters |= {"image": image, "typeset": typeset}
+    made.filters |= {"image": image, "typeset": typeset, "capital": capitalised}
     made.globals |= {"static": static_address, "counted": counted, "version": __version__, "key": new_key}
     return made
 
@@ -77,9 +85,11 @@ def render(template: str, facts: Mapping[str, Any]) -> str:
 
     Args:
         template: file name.
-        facts: values of the template; texts are escaped.
+        facts: values of the template, with the programme's `words`; texts are escaped.
     """
-    return _environment().get_template(template).render(**facts)
+    words: Vocabulary = facts.get("words", Vocabulary())
+    said = {"words": words, "count_arms": words.arm.counted, "step_name": words.name}
+    return _environment().get_template(template).render(**said | dict(facts))
 
 
 @lru_cache(maxsize=1)
@@ -127,13 +137,11 @@ def new_key() -> str:
     return f"page-{secrets.token_hex(12)}"
 
 
-def age_of(step: int, seen: int | None) -> str:
+def age_of(words: Vocabulary, step: int, seen: int | None) -> str:
     """Describe the age of an observation."""
     if seen is None:
-        return "never observed"
-    if seen >= step:
-        return "seen at this step"
-    return "seen one step ago" if step - seen == 1 else f"seen {step - seen} steps ago"
+        return "never seen"
+    return f"seen {words.now}" if seen >= step else f"seen {words.step.counted(step - seen)} ago"
 
 
 # Tables

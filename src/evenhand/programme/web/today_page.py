@@ -16,13 +16,14 @@ from starlette.concurrency import run_in_threadpool
 from evenhand.model.io.text_table import Table
 from evenhand.programme.api.problem_details import ErrorView
 from evenhand.programme.api.service import service_of
-from evenhand.programme.decisions import PlanCells, PlanRow, StoredPlan
+from evenhand.programme.decisions import PlanCells, PlanRow, StoredPlan, alternating
 from evenhand.programme.named_model import Words
 from evenhand.programme.programme import Programme, Status
+from evenhand.programme.vocabulary import Vocabulary
 from evenhand.programme.web import layout
 from evenhand.programme.web.forms import Form
 from evenhand.programme.web.render import Listing, TableQuery, age_of, list_rows, matches, natural
-from evenhand.report.format import percent
+from evenhand.report.format import capitalised, percent
 
 router = APIRouter(include_in_schema=False)
 
@@ -45,7 +46,7 @@ Line = dict[str, Any]
 """
 
 SHOWN: dict[str, tuple[str, Callable[[Line], bool]]] = {
-    "": ("all arms", lambda _: True),
+    "": ("all", lambda _: True),
     "served": ("who gets something", lambda line: line["served"]),
     "line": ("who is next in line", lambda line: line["turn"] is not None),
     "believed": ("not seen at this step", lambda line: line["row"].known != "seen"),
@@ -86,8 +87,8 @@ async def show_page(request: Request) -> Response:
     job = service_of(request).jobs.find(query.text("job"))
     if job is not None and job.status == "done":
         return layout.to("/", ready=1, there=query.text("there"))
-    refusal = layout.failure_of(job, "No policy was found, so the plan was not made", "Make the plan again.")
-    work = layout.work_of(job, "A policy is being found for the arms that take part; then the plan can be made", "/")
+    refusal = layout.failure_of(job, "The plan was not made: its preparation failed", "Make the plan again.")
+    work = layout.work_of(job, "The plan is being prepared for all who take part; then it can be made", "/")
     return await run_in_threadpool(_today, request, refusal=refusal, job=work)
 
 
@@ -108,7 +109,7 @@ def _today(
     view = show_today(layout.programme_of(request), query, typed)
     is_ready = bool(query.text("ready")) and not view["is_open"] and refusal is None
     values = {"view": view, "sent": sent, "job": job, "shown": SHOWN, "is_ready": is_ready}
-    return layout.show(request, "today", f"Step {view['heading']}", refusal, form, **values)
+    return layout.show(request, "today", capitalised(view["words"].name(view["heading"])), refusal, form, **values)
 
 
 def _changes(form: Form) -> tuple[Change, ...]:
@@ -126,6 +127,7 @@ def show_today(programme: Programme, query: TableQuery, typed: Typed | None = No
         typed: entries that were not stored.
     """
     typed, status, pending = typed or Typed(), programme.status(), programme.current_plan()
+    vocabulary = programme.vocabulary()
     last = _last_step(programme, status.step)
     looks_back = last is not None and (query.text("of") == "last" or typed.place in ("record", "record-form"))
     proposed = None if looks_back else pending
@@ -134,8 +136,8 @@ def show_today(programme: Programme, query: TableQuery, typed: Typed | None = No
     words = Words(programme.model())
     # Arms of which a change was typed and is not accepted yet; a script names them in the address.
     mine = {*query.given.get("mine", "").split("\n"), *(one.arm for one in typed.changes)} - {""}
-    lines = _lines(plan, words, last["done"] if last and proposed is None else {}, mine) if plan else []
-    changed = [str(fault) for fault in programme.changed_since(proposed.id)] if proposed else []
+    lines = _lines(plan, words, vocabulary, last["done"] if last and proposed is None else {}, mine) if plan else []
+    changed = [vocabulary.say(str(one)) for one in programme.changed_since(proposed.id)] if proposed else []
     used = _used(proposed, words, typed) if proposed and proposed.model == status.model else None
     table = _list_lines(query, lines)
     rows = [line["row"] for line in table.rows]
@@ -143,6 +145,7 @@ def show_today(programme: Programme, query: TableQuery, typed: Typed | None = No
     feasible = {line["row"].arm: line["actions"] for line in lines}
     changes = tuple(replace(one, actions=feasible.get(one.arm, ())) for one in typed.changes)
     return {
+        "words": vocabulary,
         "status": status,
         "heading": last["step"] if last is not None and (to_record or waits is not None) else status.step,
         "arms": sum(status.arms.values()),
@@ -164,6 +167,7 @@ def show_today(programme: Programme, query: TableQuery, typed: Typed | None = No
         "groups": list(status.groups),
         "kinds": list(status.arms),
         "typed": replace(typed, changes=changes),
+        "alternating": alternating(plan.part, programme.vocabulary()) if plan and plan.part else "",
     }
 
 
@@ -222,7 +226,9 @@ def uses_resource(words: Words, kind: tuple[str, str], state: str, action: str) 
     return None if isinstance(s, str) or isinstance(a, str) else bool(np.any(words.model.tables.usage[block, s, a]))
 
 
-def _lines(plan: StoredPlan, words: Words, done: Mapping[int, str], mine: set[str]) -> list[Line]:
+def _lines(
+    plan: StoredPlan, words: Words, vocabulary: Vocabulary, done: Mapping[int, str], mine: set[str]
+) -> list[Line]:
     """Return the arms of a plan, with the actions that were done by arm number, and the arms with typed changes."""
 
     @cache
@@ -237,13 +243,13 @@ def _lines(plan: StoredPlan, words: Words, done: Mapping[int, str], mine: set[st
         if row.accepted not in (None, row.action):
             served = uses_resource(words, (row.type, row.group), row.state, row.accepted or "")
         by = f" by {row.who}" if row.who else ""
-        believed = "" if row.known == "seen" else f"believed, {percent(row.chance, 0)} likely; "
+        believed = "" if row.known == "seen" else f"most likely ({percent(row.chance, 0)}); "
         return {
             "row": row,
-            "condition": believed + age_of(plan.step, row.seen_step),
+            "condition": believed + age_of(vocabulary, plan.step, row.seen_step),
             "action": row.accepted or row.action,
             "served": row.served if served is None else served,
-            "why": f"by hand: {row.why}" if is_override else row.reason,
+            "why": f"by hand: {row.why}" if is_override else vocabulary.say(row.reason),
             "turn": None if is_override else row.next_in_line,
             "done": done.get(row.arm_id, ""),
             "changed": f"changed from {row.action}{by}" if is_override else "",
@@ -285,7 +291,9 @@ def send_conditions(request: Request, form: layout.Sending) -> Response:
         request,
         form,
         "The conditions were not stored",
-        lambda **by: programme.observe(_only_seen(form.table()), form.text("source"), **by).event,
+        lambda **by: (
+            programme.observe(_only_seen(programme.library.table(form.table())), form.text("source"), **by).event
+        ),
         lambda *refused: _today(request, form, "conditions", *refused),
     )
 
@@ -305,7 +313,7 @@ def _only_seen(table: Table) -> Table:
 def conditions_table(request: Request) -> Response:
     """Return the arms, to fill in their states."""
     rows = [(arm.name, arm.type, arm.group, "") for arm in layout.programme_of(request).arms()]
-    return _csv(("arm", "type", "group", "state"), rows, "conditions.csv")
+    return _csv(request, ("arm", "type", "group", "state"), rows, "conditions.csv")
 
 
 @router.get("/today")
@@ -318,14 +326,15 @@ def leave_form() -> Response:
 @router.get("/plans/{plan}.csv")
 def plan_table(plan: int, request: Request) -> Response:
     """Return a plan as a table, which can be sent back as records."""
-    found = layout.programme_of(request).plan_of(plan).rows
-    rows = [(row.arm, row.type, row.group, row.state, row.accepted or row.action, row.reason) for row in found]
-    return _csv(("arm", "type", "group", "state", "action", "reason"), rows, f"plan-{plan}.csv")
+    found, say = layout.programme_of(request).plan_of(plan).rows, layout.words_of(request).say
+    rows = [(row.arm, row.type, row.group, row.state, row.accepted or row.action, say(row.reason)) for row in found]
+    return _csv(request, ("arm", "type", "group", "state", "action", "reason"), rows, f"plan-{plan}.csv")
 
 
-def _csv(head: Sequence[str], rows: Sequence[Sequence[str]], name: str) -> Response:
+def _csv(request: Request, columns: Sequence[str], rows: Sequence[Sequence[str]], name: str) -> Response:
     """Return a CSV file; texts that a spreadsheet would take for a formula stay, since they are read back."""
-    stream = io.StringIO()
+    stream, words = io.StringIO(), layout.words_of(request)
+    head = [words.head(column) for column in columns]
     csv.writer(stream, lineterminator="\r\n").writerows([head, *rows])
     headers = {"Content-Disposition": f'attachment; filename="{name}"'}
     return PlainTextResponse(stream.getvalue(), headers=headers, media_type="text/csv; charset=utf-8")

@@ -12,7 +12,7 @@ from evenhand.programme.api.jobs import Job
 from evenhand.programme.api.routes import accepted, as_table, tagged, unfinished, who_of, written
 from evenhand.programme.api.schemas import Key
 from evenhand.programme.api.service import service_of
-from evenhand.programme.audit import Audit
+from evenhand.programme.audit import Audit, NeedSet
 from evenhand.programme.certificates import Certificate
 from evenhand.programme.decisions import Accepted, StoredPlan
 from evenhand.programme.drift_test import DriftBounds
@@ -79,6 +79,25 @@ def set_bounds(payload: schemas.BoundsRequest, request: Request, key: Key = None
     """Say by how much the roster and the model may drift before something is done about it."""
     bounds = payload.model_dump(exclude={"who"})
     return written(request, payload.who, key, lambda programme, **by: programme.set_bounds(bounds, **by))
+
+
+@router.post("/need", response_model=NeedSet, responses=schemas.refusals(409))
+def set_need(payload: schemas.NeedRequest, request: Request, key: Key = None) -> JSONResponse:
+    """Set the states in which an arm is in need, for audits and times in need."""
+    return written(request, payload.who, key, lambda programme, **by: programme.set_need(payload.states, **by))
+
+
+@router.get("/words", response_model=schemas.ProgrammeWords, responses=schemas.refusals())
+def show_words(request: Request) -> JSONResponse:
+    """Words and calendar of the programme; fields of other answers stay as they are."""
+    return JSONResponse(service_of(request).programme.vocabulary().to_dict())
+
+
+@router.put("/words", response_model=schemas.ProgrammeWords, responses=schemas.refusals(409))
+def set_words(payload: schemas.WordsRequest, request: Request, key: Key = None) -> JSONResponse:
+    """Change words or the calendar of the programme; what is absent stays."""
+    words = payload.model_dump(exclude={"who"}, exclude_unset=True)
+    return written(request, payload.who, key, lambda programme, **by: programme.set_words(words, **by))
 
 
 @router.get("/events", response_model=schemas.EventList, responses=schemas.refusals())
@@ -252,7 +271,7 @@ def show_audit(
     first: Annotated[schemas.Step | None, Query(description="The first step; by default of all.")] = None,
     last: Annotated[schemas.Step | None, Query(description="The last step; by default of all.")] = None,
 ) -> JSONResponse:
-    """Audit a window of steps: service and waiting times, promised and realised rewards."""
+    """Audit a window of steps: who was in need and not served, services and rewards against their promises."""
     found = service_of(request).programme.audit(first, last)
     return JSONResponse(found.to_dict())
 
