@@ -199,7 +199,7 @@ draws_option = option(
     "--draws",
     "N",
     "Of a fitted model: also evaluate over N scenarios drawn from its posterior (200 is usual). "
-    "--seconds of solve does not limit their time.",
+    "Half of --seconds of solve is for further plans to compare with.",
     type=click.IntRange(min=1),
 )
 

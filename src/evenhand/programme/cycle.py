@@ -15,7 +15,7 @@ from evenhand.errors import ConflictError, Fault, InvalidInputError
 from evenhand.model import CoupledMDP
 from evenhand.model.io.text_table import Table
 from evenhand.planning import SolveMethod
-from evenhand.planning.plan import Decisions
+from evenhand.planning.plan import Decisions, Plan
 from evenhand.planning.solve import solve
 from evenhand.programme import certificates, decisions, ledger, reports, roster, schema
 from evenhand.programme.belief import accepted_between, decided_between, know
@@ -51,6 +51,8 @@ class Cycle:
     ) -> certificates.Solved:
         """Solve for the present roster and store the policy, which later plans use.
 
+        A policy in use whose search was ended by a time limit competes, so that it is improved or stays.
+
         Args:
             method: as of `evenhand.solve`. The usual one, `fluid`, gives a policy that serves any number of arms; exact
                 ones (`counts`, `joint`, or `auto` where it takes them) give tables for just the present numbers.
@@ -69,8 +71,16 @@ class Cycle:
             row = tx.execute(select(schema.programme)).one()
             arms = self._library.present(tx)
             problem = self._library.problem(tx, arms)
-        solution = solve(problem, method=SolveMethod(method, seconds=seconds), progress=progress, rng=int(row.seed))
-        body, facts = certificates.policy_of(solution, arms)
+        # With floors the search begins anew: the policy in use may miss them by chance.
+        improves = method == certificates.METHOD and self.needs_solving().improvable and not problem.has_floors
+        before = self.plan_in_use(problem) if improves else None
+        how: Any = {"progress": progress, "rng": int(row.seed)}
+        if before is None:
+            solution = solve(problem, method=SolveMethod(method, seconds=seconds), **how)
+        else:
+            settings = SolveMethod(method, seconds=seconds, plans=[before])
+            solution = solve(problem, method=settings, budgets=[problem.budget], **how)[0].solution
+        body, facts = certificates.policy_of(solution, arms, solution.stopped and before is None)
 
         def do(tx: Connection) -> certificates.Solved:
             known = facts | facts["certificate"] | {"event": store_policy(tx, row.model, body, facts, who)}
@@ -91,6 +101,17 @@ class Cycle:
                 return known
             plan, problem = self._library.policy(tx, digest), self._library.problem(tx, arms)
         return self._certificates.add((digest, numbers), certificates.certificate_for(plan, digest, numbers, problem))
+
+    def plan_in_use(self, problem: CoupledMDP) -> Plan | None:
+        """Return the policy in use for the present roster, with what it is worth there; None without a policy.
+
+        Args:
+            problem: of the present roster.
+        """
+        if (today := self.certificate()) is None:
+            return None
+        with self._store.reading() as tx:
+            return certificates.plan_in_use(self._library.policy(tx, today.policy), today, problem)
 
     def uncertified(self) -> tuple[str, certificates.Numbers] | None:
         """The policy and the roster of now, where it is not known yet what one is worth for the other."""
@@ -128,7 +149,7 @@ class Cycle:
             if known is not None and known.gap > solved.gap + bounds.gap:
                 then = f"and was {100 * solved.gap:.2g} %"
                 why.append(f"the gap for the present roster is {100 * known.gap:.2g} %, {then}")
-            return certificates.Drift(bool(why), tuple(why), digest)
+            return certificates.Drift(bool(why), tuple(why), digest, bool(_facts(tx, digest).get("improvable")))
 
     def _why_none(self, tx: Connection) -> str:
         models = set(tx.execute(select(schema.policies.c.model).distinct()).scalars())
@@ -533,10 +554,15 @@ def store_policy(tx: Connection, model: str, body: bytes, facts: Mapping[str, An
     return event
 
 
+def _facts(tx: Connection, digest: str) -> dict[str, Any]:
+    query = select(schema.policies.c.facts_json).where(schema.policies.c.digest == digest)
+    facts: dict[str, Any] = json.loads(tx.execute(query).scalar_one())
+    return facts
+
+
 def _solved(tx: Connection, digest: str) -> certificates.Certificate:
     """The certificate of a policy for the roster that it was solved for."""
-    query = select(schema.policies.c.facts_json).where(schema.policies.c.digest == digest)
-    return certificates.Certificate.of(json.loads(tx.execute(query).scalar_one())["certificate"])
+    return certificates.Certificate.of(_facts(tx, digest)["certificate"])
 
 
 def _late(tx: Connection, step: int) -> int:

@@ -59,6 +59,7 @@ author = option("--who", "NAME", "Author, written into the events.", default="")
 rows_argument = click.argument("rows", metavar="TABLE")
 format_option = option("--format", None, "What TABLE is; needed for -.", type=click.Choice(["csv", "parquet", "json"]))
 seconds_option = option("--seconds", "S", "Approximate time limit of solving, in seconds; none by default.", type=float)
+FIRST = "Approximate time limit of solving, in seconds, if there is no policy for the present roster."
 step_options = option("--step", "STEP", "The step, by its number or a date in it; by default the present one.")
 reason = option("--why", "TEXT", "A reason.", required=True)
 words_options: list[Decorator] = [
@@ -240,7 +241,7 @@ def solve(one: "Programme", run: RunOptions, **options: Any) -> None:
     option("--step", "STEP", "The present step or a date in it, to be sure that it is the one meant."),
     option("--budget", "B,B,...", "Budget of this step; by default that of the model."),
     option("--out", "FILE.csv", "Also write the plan as a table."),
-    seconds_option,
+    option("--seconds", "S", FIRST, type=float, default=2.0),
     writes=True,
 )
 def plan(one: "Programme", budget: str | None, run: RunOptions, **options: Any) -> None:
@@ -260,6 +261,8 @@ def plan(one: "Programme", budget: str | None, run: RunOptions, **options: Any) 
         rows = [{column: getattr(row, column) for column in WRITTEN} for row in found.rows]
         write_atomically(run.out, _own_table(run, rows, run.out))
     lines = [f"drift: {notice}" for notice in notices] + ([f"written to {run.out}"] if run.out else [])
+    if one.needs_solving().improvable:
+        lines.append(f"first policy, found in seconds; `evenhand programme solve {_address(one)}` improves it")
     run.say(found.to_dict() | {"notices": notices}, _plan_summary(found, one.vocabulary()), lines)
 
 

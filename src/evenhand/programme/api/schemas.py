@@ -392,6 +392,21 @@ class WhatIfRequest(Strict):
     seconds: Seconds | None = None
 
 
+class FairnessRequest(Strict):
+    """Ideas of fairness to compare."""
+
+    welfares: list[Name] | None = Field(
+        default=None,
+        min_length=1,
+        max_length=20,
+        description="As text; by default from the best mean to the worst-off.",
+    )
+    price_limit: Annotated[Number, Field(ge=0, le=1)] = Field(
+        default=0.1, description="Share of the best mean over arms that the recommended plan may give up."
+    )
+    seconds: Seconds | None = None
+
+
 class RefitRequest(Who):
     """Arguments of a refit."""
 

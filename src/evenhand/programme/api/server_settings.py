@@ -89,6 +89,12 @@ class Settings:
     refit_seconds: float = 45.0
     """Approximate limit of solving for a refitted model, and of the price of fairness on the page."""
 
+    first_seconds: float = 1.0
+    """Approximate limit of solving for a roster that no policy can serve: the relaxation's policies, certified."""
+
+    improve_seconds: float = 60.0
+    """Approximate limit of the search in the background for a better policy than a first one; 0 for none."""
+
     what_if_seconds: float = 20.0
     """Approximate limit of a what-if on the page."""
 

@@ -1,7 +1,8 @@
 """The service: a programme with its jobs, its cache of plans, its sessions, and the checks in the background.
 
-In the background a server solves again after drift of the roster or the gap, and proposes a refit after drift of the
-model. Each check runs periodically and soon after a change, and submits a job if needed. Nothing is adopted.
+In the background a server improves a first policy that was found in seconds, solves again after drift of the roster or
+the gap, and proposes a refit after drift of the model. Each check runs periodically and soon after a change, and
+submits a job if needed. Nothing is adopted.
 """
 
 import asyncio
@@ -162,17 +163,24 @@ class Service:
     async def missing_policy(self, who: str = "") -> Job | None:
         """Submit a job that solves for the present roster if no policy can serve it; None if one can."""
         drift = await run_in_threadpool(self.programme.needs_solving)
-        return await self.solve(who=who) if drift.policy is None and drift.needed else None
+        missing = drift.policy is None and drift.needed
+        return await self.solve(seconds=self.settings.first_seconds, who=who) if missing else None
 
     async def refit(self, arguments: dict[str, Any], owner: str) -> Job:
         """Submit a job that fits the model to the records; arguments as of `Programme.refit`."""
         events = (await run_in_threadpool(self.programme.status)).events
         return self.jobs.submit(self._job("refit", [events], arguments, owner=owner))
 
-    async def price(self, owner: str) -> Job:
-        """Return a job that computes the price of fairness; it is submitted by `jobs.submit`."""
+    async def price(self, owner: str, **given: Any) -> Job:
+        """Return a job that computes the price of fairness; it is submitted by `jobs.submit`.
+
+        Args:
+            owner: the name of the token.
+            given: arguments of `Programme.price_of_fairness`; a time limit in any case.
+        """
         about, status = await run_in_threadpool(self._present), await run_in_threadpool(self.programme.status)
-        return self._job("price", [*about, status.welfare], {"seconds": self.settings.refit_seconds}, owner=owner)
+        arguments = {"seconds": self.settings.refit_seconds} | given
+        return self._job("price", [*about, status.welfare], arguments, owner=owner)
 
     async def suppose(self, arguments: dict[str, Any], owner: str) -> Job:
         """Begin to compute a what-if, or join the one that is under way or done already.
@@ -243,11 +251,19 @@ class Service:
         return job
 
     async def _check_policy(self) -> None:
-        """Solve again if the roster, the model or the gap has drifted beyond its bound; else certify the policy."""
+        """Solve again if the roster, the model or the gap has drifted beyond its bound; else improve a first policy.
+
+        Otherwise certify the policy.
+        """
         drift = await asyncio.to_thread(self.programme.needs_solving)
-        if drift.needed:
-            arguments = {"method": METHOD, "seconds": None, "who": "server", "key": None}
-            await self._finish(await asyncio.to_thread(self._solve_job, arguments))
+        improves = drift.improvable and self.settings.improve_seconds > 0
+        if drift.needed or improves:
+            seconds = None if drift.policy else self.settings.first_seconds
+            seconds = self.settings.improve_seconds if improves and not drift.needed else seconds
+            arguments = {"method": METHOD, "seconds": seconds, "who": "server", "key": None}
+            job = await self._finish(await asyncio.to_thread(self._solve_job, arguments))
+            if job is not None and drift.policy is None:
+                self._wake.set()  # the next check improves it
             return
         wanted = await asyncio.to_thread(self.programme.uncertified)
         if wanted is None:

@@ -253,6 +253,20 @@ async def what_if(payload: schemas.WhatIfRequest, request: Request) -> JSONRespo
     return accepted(await service_of(request).suppose(payload.model_dump(), request.state.holder.name))
 
 
+@router.post("/fairness", response_model=schemas.JobStatus, status_code=202, responses=schemas.refusals())
+async def price_of_fairness(
+    request: Request, payload: schemas.FairnessRequest = schemas.FairnessRequest()
+) -> JSONResponse:
+    """Find the best plan per idea of fairness, and recommend one; the job's answer is the price of fairness.
+
+    It has the mean over arms, the value of each group, who gains and loses in arms, and the reason.
+    """
+    given = {name: value for name, value in payload.model_dump().items() if value is not None}
+    service, family = service_of(request), given.pop("welfares", None)
+    given |= {} if family is None else {"family": family}
+    return accepted(service.jobs.submit(await service.price(request.state.holder.name, **given)))
+
+
 # History and audits
 
 
