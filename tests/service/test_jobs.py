@@ -14,7 +14,9 @@ from evenhand.model import save
 from evenhand.planning import load_plan, save_solution
 from evenhand.planning.solve import solve
 from evenhand.problems import machine_replacement
-from evenhand.programme import Programme, Tokens, make_token
+from evenhand.programme import Programme, Tokens
+
+from ..conftest import make_token
 
 P = "/v1/programme"
 

@@ -6,7 +6,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from scipy import stats
+from scipy.special import ndtr, stdtrit
 
 from evenhand.display import FrameLibrary, Shown, as_frame, from_report
 from evenhand.errors import ContradictionError
@@ -49,7 +49,7 @@ def check_bound(problem: CoupledMDP, welfare: float, stderr: float, num_episodes
         bound: upper bound on the welfare of every policy.
     """
     # With few episodes their spread is uncertain itself: as rare as SIGNIFICANT errors are with many.
-    quantile = stats.t.isf(stats.norm.sf(SIGNIFICANT), max((num_episodes or np.inf) - 1, 1)) if stderr else 0.0
+    quantile = -stdtrit(max((num_episodes or np.inf) - 1, 1), ndtr(-SIGNIFICANT)) if stderr else 0.0
     # Estimates extrapolate beyond their horizon; exact values are as exact as linear programs.
     close = 1e-5 if stderr else 1e-8
     if welfare - bound > stderr * float(quantile) + close * abs(bound) + rounding(problem):

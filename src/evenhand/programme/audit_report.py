@@ -194,6 +194,11 @@ def unknown_facts(found: Audit, words: Vocabulary) -> list[tuple[str, str]]:
 # -- the page --------------------------------------------------------------------------------------------------------
 
 
+def as_of(event: int) -> str:
+    """Return the last event that an audit takes into account, in words."""
+    return f"It uses what was known at event {event}."
+
+
 def audit_page(found: Audit, books: Books, called: str) -> Summary:
     """Return the page of an audit, for `report.page` and `report.write_page`.
 
@@ -226,7 +231,7 @@ def audit_page(found: Audit, books: Books, called: str) -> Summary:
                     notes=[f"{capitalised(note)}." for note in found.notes]),
             Section("How to read this", facts=_glossary(found, words)),
         ],
-        made=f"It uses what was known at event {found.event}.",
+        made=as_of(found.event),
     )  # fmt: skip
 
 
@@ -321,7 +326,9 @@ def _served_svg(found: Audit, words: Vocabulary) -> str:
             shares = np.sort([arm.service.share for arm in found.arms if arm.group == row.name]).round(6)
             # Arms of the same share are stacked, so that each is visible.
             _, starts, many = np.unique(shares, return_index=True, return_counts=True)
-            lift = np.minimum((np.arange(len(shares)) - np.repeat(starts, many)) * 0.09, 0.42)
+            place = np.arange(len(shares)) - np.repeat(starts, many)
+            shown = place <= 5  # further marks would all be in the same place
+            shares, lift = shares[shown], np.minimum(place[shown] * 0.09, 0.42)
             axes.plot(100 * shares, y - lift, SHAPES[y % len(SHAPES)], color=BLUE, markersize=3.5, alpha=0.7)
             axes.plot([100 * row.service.share] * 2, [y - 0.45, y + 0.2], color=ORANGE, linewidth=1.5)
         axes.set_yticks(range(len(found.groups)), [shortened(row.name, 24) for row in found.groups])

@@ -174,6 +174,9 @@ class StoredPlan(ledger.Result):
     accepted_by: str | None
     accepted_at: str | None
     accepted_event: int | None
+    approved_by: str | None
+    """Who approved it while it was proposed, if that is required."""
+
     certificate: Certificate | None
     """Certificate of the policy for this roster, if known; `Programme.certificate` computes it."""
 
@@ -198,7 +201,7 @@ class Inputs:
         """Stands for all of it but the event: the same knowledge is the same, whenever it was come by."""
         arms = [
             [
-                *(row.arm.id, row.arm.name, row.arm.type, row.arm.group),
+                *(row.arm.id, row.arm.type, row.arm.group),
                 *(row.state, row.known, row.seen_step, row.chance, row.waiting),
             ]
             for row in self.known
@@ -215,6 +218,8 @@ def check_budget(model: CoupledMDP, budget: Any) -> list[float]:
 def decide(plan: Plan, inputs: Inputs, words: Words, evidence: Ints | None = None) -> Decisions:
     """Decide the action of every arm, as `evenhand act` does with the same policy, states, seed, budget and step.
 
+    Arms go by their numbers: names draw lots and may be erased, and a plan can be computed again all the same.
+
     Args:
         plan: the policy.
         inputs: of the plan.
@@ -225,7 +230,7 @@ def decide(plan: Plan, inputs: Inputs, words: Words, evidence: Ints | None = Non
         NotApplicableError: the policy is a table for other numbers, or for more budget.
     """
     states = {
-        "arm": [row.arm.name for row in inputs.known],
+        "arm": [str(row.arm.id) for row in inputs.known],
         "type": [row.arm.type for row in inputs.known],
         "group": [row.arm.group for row in inputs.known],
         "state": [words.states[row.block][row.state] for row in inputs.known],
@@ -358,11 +363,14 @@ def plan_row(tx: Connection, number: object) -> Any:
 def rows_of(tx: Connection, plan: int) -> tuple[PlanRow, ...]:
     """A plan arm by arm."""
     table, arms = schema.decisions, schema.arms
-    renamed = (arms.c.group_name.label("group"), table.c.planned.label("action"), table.c.arm.label("arm_id"))
-    same = (arms.c.type, *(table.c[one.name] for one in fields(PlanRow) if one.name in table.c and one.name != "arm"))
-    query = select(arms.c.name.label("arm"), *renamed, *same).join(arms, arms.c.id == table.c.arm)
-    rows = tx.execute(query.where(table.c.plan == plan).order_by(table.c.place)).mappings()
-    return tuple(PlanRow(**{**row, "served": bool(row["served"])}) for row in rows)  # stored as a number
+    renamed = {"arm": arms.c.name, "type": arms.c.type, "group": arms.c.group_name, "action": table.c.planned,
+               "arm_id": table.c.arm}  # fmt: skip
+    names = [one.name for one in fields(PlanRow)]
+    query = select(*(renamed[name] if name in renamed else table.c[name] for name in names))
+    query = query.join(arms, arms.c.id == table.c.arm).where(table.c.plan == plan).order_by(table.c.place)
+    served = names.index("served")  # stored as a number
+    rows: list[Any] = list(tx.execute(query).all())
+    return tuple(PlanRow(*[*row[:served], bool(row[served]), *row[served + 1 :]]) for row in rows)
 
 
 def stored_plan(
@@ -426,9 +434,9 @@ class PlanCells:
     def used(self, otherwise: Mapping[str, str]) -> dict[str, float]:
         """Return the use per resource, by the planned actions but for some arms."""
         model, total = self.words.model, self.words.model.tables.usage[0, 0, 0] * 0.0
-        for arm, cell in self.cells.items():
-            action = otherwise.get(arm, self.rows[arm].action)
-            total = total + model.tables.usage[(*cell, self.words.actions[cell[0]].index(action))]
+        times = Counter((*cell, otherwise.get(arm, self.rows[arm].action)) for arm, cell in self.cells.items())
+        for (block, state, action), many in times.items():
+            total = total + many * model.tables.usage[block, state, self.words.actions[block].index(action)]
         return {name: round(float(use), 9) for name, use in zip(model.resource_names, total, strict=True)}
 
 

@@ -26,7 +26,7 @@ from evenhand.errors import NotApplicableError
 from evenhand.model.policy import begin
 from evenhand.model.state_table import find_arms
 from evenhand.planning.plan import PlacedArms
-from evenhand.programme.audit_window import Books
+from evenhand.programme.audit_window import Books, given
 from evenhand.programme.expectations import UNKNOWN, Account
 from evenhand.programme.vocabulary import Noun, Vocabulary
 from evenhand.report.format import amount, listed, number, percent
@@ -313,11 +313,9 @@ def find_deviations(
             if there != planned:
                 budgets.append(BudgetRow(span.first + column, name, there, planned))
     accepted, done = (span.texts[name][:, span.columns] for name in ("accepted", "done"))
-    for n, column in np.argwhere(np.asarray(done != accepted, dtype=bool) & span.present).tolist():
-        if done[n, column] is not None:
-            arm = span.arms[n]
-            texts = (accepted[n, column] or "", done[n, column])
-            undone.append(UndoneRow(span.first + column, arm.name, arm.group, *texts))
+    for n, column in np.argwhere(span.present & given(done) & (done != accepted)).tolist():
+        texts, arm = (accepted[n, column] or "", done[n, column]), span.arms[n]
+        undone.append(UndoneRow(span.first + column, arm.name, arm.group, *texts))
     return _overrides(books, sums), tuple(budgets), tuple(sorted(undone, key=lambda row: (row.step, row.arm)))
 
 

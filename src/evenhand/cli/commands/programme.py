@@ -211,6 +211,20 @@ def leave(one: "Programme", arms: Sequence[str], run: RunOptions, **options: Any
     run.say(found.to_dict(), f"{counted(len(found.arms), 'arm')} left, from step {found.step} on")
 
 
+@command(
+    click.argument("arms", nargs=-1, metavar="[ARM]..."),
+    option("--older-than", "STEPS", "Also all that left so many steps ago.", type=click.IntRange(min=0)),
+    writes=True,
+)
+def erase(one: "Programme", arms: Sequence[str], run: RunOptions, **options: Any) -> None:
+    """Replace the names of arms that left, and reasons about them, by pseudonyms, for good.
+
+    What happened stays, under the pseudonym, and the database still verifies. Copies made earlier have the names.
+    """
+    found = one.erase(list(arms), **options)
+    run.say(found.to_dict(), f"erased: {counted(len(found.arms), 'arm')}, now {', '.join(found.arms[:5])}")
+
+
 @command(rows_argument, format_option, source_option, step_options, writes=True)
 def observe(one: "Programme", rows: str, format: Any, source: str | None, run: RunOptions, **options: Any) -> None:
     """Report observed states: TABLE has the columns arm and state, and perhaps step.
@@ -291,13 +305,57 @@ def accept(
         raise OptionError("--override", "goes with a plan alone; put all of them into the table of --overrides")
     given: Any = [dict(zip(("arm", "action", "why"), row, strict=True)) for row in single]
     given = given if overrides is None else read_states(overrides, format, "--overrides")
-    if plan is None:
-        if (proposed := one.current_plan()) is None:
-            raise OptionError("PLAN", "nothing is proposed for this step; run `evenhand programme plan` first")
-        plan = proposed.id
-    found = one.accept(plan, given, **options)
+    found = one.accept(_proposed(one) if plan is None else plan, given, **options)
     changed = f", {found.overridden} overridden" if found.overridden else ""
     run.say(found.to_dict(), f"plan {found.plan} is accepted{changed}; step {found.step} is closed")
+
+
+@command(click.argument("plan", type=click.IntRange(min=1), required=False), writes=True)
+def approve(one: "Programme", plan: int | None, run: RunOptions, **options: Any) -> None:
+    """Approve a plan with more than the usual budget, so that another person can accept it.
+
+    PLAN is its number; by default the proposed one. `programme safeguards --second-approval` requires it.
+    """
+    found = one.approve(_proposed(one) if plan is None else plan, **options)
+    run.say(found.to_dict(), f"plan {found.plan} is approved by {found.by}; another person can accept it")
+
+
+@command(
+    option(
+        "--second-approval/--no-second-approval",
+        None,
+        "Of plans with more than the usual budget.",
+        default=None,
+        show_default=False,
+    ),
+    option(
+        "--log-views/--no-log-views",
+        None,
+        "Log who looks at the page or history of an arm.",
+        default=None,
+        show_default=False,
+    ),
+    writes=True,
+)
+def safeguards(one: "Programme", who: str, key: str | None, run: RunOptions, **given: Any) -> None:
+    """Show the safeguards, or switch them on or off: a second approval of larger budgets, and a log of views."""
+    is_set = any(value is not None for value in given.values())
+    found = one.safeguards.set_rules(given, who=who, key=key) if is_set else one.safeguards.rules()
+    lines = [f"{name.replace('_', ' '):16} {'on' if value else 'off'}" for name, value in found.to_dict().items()]
+    run.say(found.to_dict(), "\n".join(lines))
+
+
+@command(
+    option("--arm", None, "Only of this one."),
+    option("--most", None, "At most so many.", default=100, type=click.IntRange(min=1)),
+)
+def views(one: "Programme", run: RunOptions, **which: Any) -> None:
+    """List who looked at whom, the newest first, if that is logged."""
+    found = one.views(**which)
+    shown = _rows_summary(
+        f"{_address(one)}, views of arms", ("at", "who", "arm"), [[*vars(one).values()] for one in found]
+    )
+    run.say({"views": [view.to_dict() for view in found]}, shown)
 
 
 @command(rows_argument, format_option, source_option, writes=True)
@@ -510,6 +568,14 @@ def events(one: "Programme", after: int, most: int, run: RunOptions) -> None:
     rows = [[event.id, event.at, event.kind, event.who, _content(event.body, run)] for event in found]
     shown = _rows_summary(f"{_address(one)}, events after {after}", ("event", "at", "kind", "who", "what"), rows)
     run.say({"events": [vars(event) for event in found]}, shown)
+
+
+def _proposed(one: "Programme") -> int:
+    """Return the number of the plan that is proposed for the present step."""
+    number = one.current_plan_number()
+    if number is None:
+        raise OptionError("PLAN", "nothing is proposed for this step; run `evenhand programme plan` first")
+    return number
 
 
 def _content(body: Mapping[str, Any], run: RunOptions) -> str:

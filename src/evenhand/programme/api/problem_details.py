@@ -33,7 +33,7 @@ RETRY_AFTER = 2
 KINDS = {
     400: ("unreadable", "The request cannot be read", ""),
     401: ("no-token", "A token is required", "Sign in with a token."),
-    403: ("forbidden", "This is not allowed", "Ask the operator of this server for a token that may write."),
+    403: ("forbidden", "This is not allowed", "Ask the operator of this server for the role."),
     404: ("not-found", "Not found", "It may have been removed, or the address is wrong. Choose a view above."),
     405: ("wrong-method", "The method is not allowed here", ""),
     408: ("too-slow", "The request took too long to arrive", ""),

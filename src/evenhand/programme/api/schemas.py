@@ -19,6 +19,7 @@ from evenhand.programme.programme import MOST_SEED, Changed, Status
 from evenhand.programme.refit import TRUST, Moved, Offer, Refitted
 from evenhand.programme.reports import HistoryEntry, Observed, Recorded
 from evenhand.programme.roster import MOST_STEP
+from evenhand.programme.safeguards import View
 
 MOST_ROWS = 200_000
 """Maximum number of rows per request."""
@@ -413,6 +414,19 @@ class RefitRequest(Who):
     trust: Weight = Field(default=TRUST, description="Weight of the present model, in observations per pair.")
     prior: Weight | None = Field(default=None, description="Weight of the other types in a row, in observations.")
     seconds: Seconds | None = None
+
+
+class EraseRequest(Who):
+    """Arms that are erased."""
+
+    arms: list[Name] = Field(default=[], max_length=10_000, description="Names of arms that left.")
+    older_than: Whole | None = Field(default=None, description="Also all that left at least so many steps ago.")
+
+
+class ViewList(Strict):
+    """Views of arms."""
+
+    views: list[View]
 
 
 class DeclineRequest(Who):

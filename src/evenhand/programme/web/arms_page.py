@@ -186,7 +186,8 @@ def _submit(request: Request, form: Form, what: str, write: Callable[..., int]) 
 def _arm(request: Request, name: str, form: Form | None = None, refusal: ErrorView | None = None) -> Response:
     programme = programme_of(request)
     entries, step = programme.history(name), programme.status().step
-    arm = next(arm for arm in reversed(programme.arms(gone=True)) if arm.name == name)
+    programme.note_view(name, request.state.holder.name)
+    arm = programme.arms(gone=True, names=[name])[-1]
     words, kind, vocabulary = Words(programme.model()), (arm.type, arm.group), programme.vocabulary()
     states = words.states[words.blocks[kind]]
     rows = _step_rows(entries, words, kind, programme.current_plan(), name)

@@ -1,6 +1,8 @@
 """Fairness and what-if: audits of past steps, the price of fairness, and other budgets or welfares."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import lru_cache
 from math import inf, isfinite
 from typing import TYPE_CHECKING, Any
 
@@ -16,8 +18,8 @@ from evenhand.planning.price_of_fairness import Recommendation
 from evenhand.programme.api.jobs import Job
 from evenhand.programme.api.problem_details import ErrorView
 from evenhand.programme.api.service import service_of
-from evenhand.programme.audit import audit_of
-from evenhand.programme.audit_report import audit_page
+from evenhand.programme.audit import Audit, audit_of
+from evenhand.programme.audit_report import as_of, audit_page
 from evenhand.programme.audit_window import Books
 from evenhand.programme.certificates import Certificate
 from evenhand.programme.counterfactuals import StateNumber, Supposed
@@ -27,7 +29,7 @@ from evenhand.programme.web.forms import Form, refusal_of
 from evenhand.programme.web.layout import Sending, failure_of, programme_of, query_of, show, to, words_of, work_of
 from evenhand.report.format import amount, capitalised, number, percent, shortened
 from evenhand.report.html import page
-from evenhand.report.summary import Figure, Section, table
+from evenhand.report.summary import Figure, Section, Summary, table
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Drawing
@@ -62,9 +64,8 @@ def _fairness(request: Request, job: Job | None) -> Response:
     query, status, words = query_of(request), programme_of(request).status(), words_of(request)
     refusal, audit, view, nothing = None, None, None, ""
     try:
-        books = _books(request)
-        audit = audit_of(books)
-        view = words.summary(audit_page(audit, books, status.name))
+        audit, view = _audited(_books(request), status.name)
+        view = words.summary(view)
     except EvenhandError as caught:
         error = words.reworded(caught)
         nothing = f"There is nothing to look back on yet: {error}."
@@ -78,6 +79,19 @@ def _fairness(request: Request, job: Job | None) -> Response:
     return show(request, "fairness", "Fairness", refusal, None, **values)
 
 
+def _audited(books: Books, name: str) -> tuple[Audit, Summary]:
+    """Return an audit and its page."""
+    found, view = _audit_and_page(books, name)
+    return replace(found, event=books.span.event), replace(view, made=as_of(books.span.event))
+
+
+@lru_cache(maxsize=2)
+def _audit_and_page(books: Books, name: str) -> tuple[Audit, Summary]:
+    """Return an audit and its page, the same for equal accounts: those that differ in their last event alone."""
+    found = audit_of(books)
+    return found, audit_page(found, books, name)
+
+
 def _books(request: Request) -> Books:
     """Return the accounts of the steps of the address."""
     texts, words = [query_of(request).text(name) for name in ("first", "last")], words_of(request)
@@ -88,8 +102,7 @@ def _books(request: Request) -> Books:
 @router.get("/fairness/report")
 def report(request: Request) -> Response:
     """Return the audit of a window as a file."""
-    books = _books(request)
-    found = words_of(request).summary(audit_page(audit_of(books), books, programme_of(request).status().name))
+    found = words_of(request).summary(_audited(_books(request), programme_of(request).status().name)[1])
     return Response(
         page(found), media_type="text/html", headers={"Content-Disposition": 'attachment; filename="report.html"'}
     )

@@ -53,7 +53,12 @@ class Frame:
     views: tuple[tuple[str, str], ...] = VIEWS
     holder: str = ""
     """Name of the token; empty if none is required."""
-    may_write: bool = True
+    roles: frozenset[str] = frozenset()
+    """Roles of the holder; forms that need another one are not shown."""
+    rights: str = ""
+    """What the holder sees and may do, if that is not everything."""
+    has_session: bool = False
+    """Whether the holder signed in here, and can sign out."""
     events: int = 0
     has_plan: bool = False
     """Whether a plan is open."""
@@ -90,6 +95,33 @@ def render(template: str, facts: Mapping[str, Any]) -> str:
     words: Vocabulary = facts.get("words", Vocabulary())
     said = {"words": words, "count_arms": words.arm.counted, "step_name": words.name}
     return _environment().get_template(template).render(**said | dict(facts))
+
+
+def without_forms(page: str, why_forbidden: Callable[[str], str]) -> str:
+    """Return a page whose forms that may not be sent are replaced by the reason.
+
+    Args:
+        page: HTML of a template, in which all texts are escaped.
+        why_forbidden: returns why an address may not be sent to; empty if it may.
+    """
+    gone: list[str] = []
+    reasons: set[str] = set()
+
+    def replace(form: re.Match[str]) -> str:
+        is_sent = 'method="post"' in form[0].partition(">")[0]
+        why = why_forbidden(form["action"]) if is_sent else ""
+        if not why:
+            return form[0]
+        gone.extend(re.findall(r'^<form[^>]* id="([^"]+)"', form[0]))
+        if why in reasons:
+            return ""
+        reasons.add(why)
+        return str(Markup('<p class="quiet no-print">{}.</p>').format(capitalised(why)))
+
+    page = re.sub(r'<form\b[^>]* action="(?P<action>/[^"?]*)[^>]*>.*?</form>', replace, page, flags=re.DOTALL)
+    for name in gone:
+        page = re.sub(rf'<button\b[^>]* form="{re.escape(name)}".*?</button>', "", page, flags=re.DOTALL)
+    return page
 
 
 @lru_cache(maxsize=1)
@@ -152,6 +184,7 @@ Row = TypeVar("Row")
 _DIGITS = re.compile(r"(\d+)")
 
 
+@lru_cache(maxsize=200_000)
 def natural(name: str) -> list[tuple[int, int, str]]:
     """A key by which `van 2` stands before `van 10`."""
     return [(0, int(part), "") if part.isdecimal() else (1, 0, part) for part in _DIGITS.split(name.casefold()) if part]
@@ -226,5 +259,5 @@ def list_rows(
 
 def matches(words: str, *texts: str) -> bool:
     """Return whether some texts contain all words of a search."""
-    inside = " ".join(texts).casefold()
+    inside = " ".join(texts).casefold() if words else ""
     return all(word in inside for word in words.casefold().split())

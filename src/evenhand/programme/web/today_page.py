@@ -1,19 +1,17 @@
 """Today: what to record of the last step, the conditions of this one, its plan, and what is accepted."""
 
-import csv
-import io
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from fastapi import APIRouter, Request
 from fastapi.responses import PlainTextResponse, Response
 from starlette.concurrency import run_in_threadpool
 
-from evenhand.model.io.text_table import Table
+from evenhand.model.io.text_table import Table, csv_text
 from evenhand.programme.api.problem_details import ErrorView
 from evenhand.programme.api.service import service_of
 from evenhand.programme.decisions import PlanCells, PlanRow, StoredPlan, alternating
@@ -136,13 +134,19 @@ def show_today(programme: Programme, query: TableQuery, typed: Typed | None = No
     words = Words(programme.model())
     # Arms of which a change was typed and is not accepted yet; a script names them in the address.
     mine = {*query.given.get("mine", "").split("\n"), *(one.arm for one in typed.changes)} - {""}
-    lines = _lines(plan, words, vocabulary, last["done"] if last and proposed is None else {}, mine) if plan else []
+    line = _Lines(plan, words, vocabulary, mine)
     changed = [vocabulary.say(str(one)) for one in programme.changed_since(proposed.id)] if proposed else []
     used = _used(proposed, words, typed) if proposed and proposed.model == status.model else None
-    table = _list_lines(query, lines)
-    rows = [line["row"] for line in table.rows]
+    found = _list_rows(query, line)
+    rows = found.rows
+    done = programme.recorded(plan.step, [row.arm_id for row in rows]) if plan and last and proposed is None else {}
+    table: Any = replace(
+        cast(Any, found), rows=tuple(line.full(row) | {"done": done.get(row.arm_id, "")} for row in rows)
+    )
+    is_larger = proposed is not None and any(there > status.budget[name] for name, there in proposed.budget.items())
     to_record = not proposed and waits is None and last is not None and not last["is_recorded"]
-    feasible = {line["row"].arm: line["actions"] for line in lines}
+    names = {one.arm for one in typed.changes}
+    feasible = {row.arm: line.actions(row) for row in (plan.rows if plan and names else ()) if row.arm in names}
     changes = tuple(replace(one, actions=feasible.get(one.arm, ())) for one in typed.changes)
     return {
         "words": vocabulary,
@@ -151,6 +155,7 @@ def show_today(programme: Programme, query: TableQuery, typed: Typed | None = No
         "arms": sum(status.arms.values()),
         "plan": plan,
         "is_open": proposed is not None,
+        "needs_approval": is_larger and programme.safeguards.rules().second_approval,
         "pending": pending,
         "waits": waits,
         "changed": changed,
@@ -172,13 +177,13 @@ def show_today(programme: Programme, query: TableQuery, typed: Typed | None = No
 
 
 def _last_step(programme: Programme, present: int) -> dict[str, Any] | None:
-    """Return the step before the present one, and the actions that were recorded then, by arm number."""
+    """Return the step before the present one, and of how many arms it was recorded what was done."""
     accepted = programme.plans("accepted", 1)
     if not accepted or accepted[0].step != present - 1:
         return None
-    arms, done = accepted[0].arms, programme.recorded(present - 1)
-    facts = {"step": present - 1, "plan": accepted[0].id, "arms": arms, "done": done}
-    return facts | {"recorded": len(done), "is_recorded": len(done) >= arms}
+    arms, done = accepted[0].arms, programme.num_recorded(present - 1)
+    facts = {"step": present - 1, "plan": accepted[0].id, "arms": arms}
+    return facts | {"recorded": done, "is_recorded": done >= arms}
 
 
 def _budget(query: TableQuery, usual: Mapping[str, float]) -> dict[str, float] | None:
@@ -226,58 +231,74 @@ def uses_resource(words: Words, kind: tuple[str, str], state: str, action: str) 
     return None if isinstance(s, str) or isinstance(a, str) else bool(np.any(words.model.tables.usage[block, s, a]))
 
 
-def _lines(
-    plan: StoredPlan, words: Words, vocabulary: Vocabulary, done: Mapping[int, str], mine: set[str]
-) -> list[Line]:
-    """Return the arms of a plan, with the actions that were done by arm number, and the arms with typed changes."""
+class _Lines:
+    """The arms of a plan as a planner sees them; only those of the page that is shown are put into words."""
 
-    @cache
-    def actions(kind: str, group: str, state: str) -> tuple[str, ...]:
-        block = words.blocks[kind, group]
-        found, names = words.state(block, state), words.actions[block]
-        valid = words.model.tables.valid
+    def __init__(self, plan: StoredPlan | None, words: Words, vocabulary: Vocabulary, mine: set[str]) -> None:
+        self.plan, self.words, self.vocabulary, self.mine = plan, words, vocabulary, mine
+        self.rows = plan.rows if plan else ()
+        self._actions = cache(self._find_actions)
+
+    def actions(self, row: PlanRow) -> tuple[str, ...]:
+        """Feasible actions."""
+        return self._actions(row.type, row.group, row.state)
+
+    def _find_actions(self, kind: str, group: str, state: str) -> tuple[str, ...]:
+        block = self.words.blocks[kind, group]
+        found, names = self.words.state(block, state), self.words.actions[block]
+        valid = self.words.model.tables.valid
         return names if isinstance(found, str) else tuple(names[a] for a in np.flatnonzero(valid[block, found]))
 
-    def line(row: PlanRow) -> Line:
-        served, is_override = None, row.why is not None
+    def is_served(self, row: PlanRow) -> bool:
+        """Return whether an arm gets a resource, as accepted if the plan is."""
+        served = None
         if row.accepted not in (None, row.action):
-            served = uses_resource(words, (row.type, row.group), row.state, row.accepted or "")
+            served = uses_resource(self.words, (row.type, row.group), row.state, row.accepted or "")
+        return row.served if served is None else served
+
+    def short(self, row: PlanRow) -> Line:
+        """Return what filters and orders look at."""
+        is_override = row.why is not None
         by = f" by {row.who}" if row.who else ""
-        believed = "" if row.known == "seen" else f"most likely ({percent(row.chance, 0)}); "
         return {
             "row": row,
-            "condition": believed + age_of(vocabulary, plan.step, row.seen_step),
             "action": row.accepted or row.action,
-            "served": row.served if served is None else served,
-            "why": f"by hand: {row.why}" if is_override else vocabulary.say(row.reason),
+            "served": self.is_served(row),
+            "why": f"by hand: {row.why}" if is_override else self.vocabulary.say(row.reason),
             "turn": None if is_override else row.next_in_line,
-            "done": done.get(row.arm_id, ""),
             "changed": f"changed from {row.action}{by}" if is_override else "",
-            "actions": actions(row.type, row.group, row.state),
-            "mine": row.arm in mine,
+            "mine": row.arm in self.mine,
         }
 
-    return [line(row) for row in plan.rows]
+    def full(self, row: PlanRow) -> Line:
+        """Return the line of a row but for what was done."""
+        believed = "" if row.known == "seen" else f"most likely ({percent(row.chance, 0)}); "
+        age = age_of(self.vocabulary, self.plan.step, row.seen_step) if self.plan else ""
+        return self.short(row) | {"condition": believed + age, "actions": self.actions(row)}
 
 
-def _list_lines(query: TableQuery, lines: Sequence[Line]) -> Listing[Line]:
+def _list_rows(query: TableQuery, lines: _Lines) -> Listing[PlanRow]:
     words, group, kind, show = (query.text(name) for name in ("q", "group", "type", "show"))
 
-    def keep(line: Line) -> bool:
-        row, is_shown = line["row"], SHOWN.get(show, SHOWN[""])[1]
-        texts = (row.arm, row.type, row.group, row.state, line["action"], line["why"], line["changed"])
-        fits = group in ("", row.group) and kind in ("", row.type)
-        return is_shown(line) and fits and matches(words, *texts)
+    def keep(row: PlanRow) -> bool:
+        if group not in ("", row.group) or kind not in ("", row.type):
+            return False
+        line = lines.short(row) if words or show else {}
+        texts = (row.arm, row.type, row.group, row.state, line["action"], line["why"], line["changed"]) if words else ()
+        return SHOWN.get(show, SHOWN[""])[1](line) and matches(words, *texts)
 
-    keys: dict[str, Callable[[Line], tuple[Any, ...]]] = {
-        "order": lambda line: (not line["served"], line["turn"] or math.inf),
+    def turn(row: PlanRow) -> float:
+        return math.inf if row.why is not None else row.next_in_line or math.inf
+
+    keys: dict[str, Callable[[PlanRow], tuple[Any, ...]]] = {
+        "order": lambda row: (not lines.is_served(row), turn(row)),
         "arm": lambda _: (),
-        "group": lambda line: (natural(line["row"].group), natural(line["row"].type)),
-        "condition": lambda line: (line["row"].state, line["row"].known != "seen"),
-        "action": lambda line: (not line["served"], line["action"]),
-        "next": lambda line: (line["turn"] or math.inf,),
+        "group": lambda row: (natural(row.group), natural(row.type)),
+        "condition": lambda row: (row.state, row.known != "seen"),
+        "action": lambda row: (not lines.is_served(row), row.accepted or row.action),
+        "next": lambda row: (turn(row),),
     }
-    return list_rows(query, lines, keys, keep, "order", name=lambda line: str(line["row"].arm))
+    return list_rows(query, lines.rows, keys, keep, "order", name=lambda row: row.arm)
 
 
 # Conditions
@@ -332,12 +353,10 @@ def plan_table(plan: int, request: Request) -> Response:
 
 
 def _csv(request: Request, columns: Sequence[str], rows: Sequence[Sequence[str]], name: str) -> Response:
-    """Return a CSV file; texts that a spreadsheet would take for a formula stay, since they are read back."""
-    stream, words = io.StringIO(), layout.words_of(request)
-    head = [words.head(column) for column in columns]
-    csv.writer(stream, lineterminator="\r\n").writerows([head, *rows])
+    """Return a CSV file."""
+    head = [layout.words_of(request).head(column) for column in columns]
     headers = {"Content-Disposition": f'attachment; filename="{name}"'}
-    return PlainTextResponse(stream.getvalue(), headers=headers, media_type="text/csv; charset=utf-8")
+    return PlainTextResponse(csv_text([head, *rows], "\r\n"), headers=headers, media_type="text/csv; charset=utf-8")
 
 
 # The plan
@@ -386,9 +405,22 @@ def accept_plan(request: Request, form: layout.Sending) -> Response:
                 faults.append(f"Your change was not stored: {one.arm} gets {one.action}{why}")
         return _today(request, form, "accept", replace(refusal, faults=tuple(faults)))
 
-    what = "The plan was not accepted"
+    what, holder = "The plan was not accepted", request.state.holder.name
     return layout.submit(
-        request, form, what, lambda **by: programme.accept(form.number("plan"), rows, **by).event, again
+        request, form, what, lambda **by: programme.accept(form.number("plan"), rows, holder=holder, **by).event, again
+    )
+
+
+@router.post("/today/approve")
+def approve_plan(request: Request, form: layout.Sending) -> Response:
+    """Approve a plan with more than the usual budget."""
+    programme, holder = layout.programme_of(request), request.state.holder.name
+    return layout.submit(
+        request,
+        form,
+        "The plan was not approved",
+        lambda **by: programme.approve(form.number("plan"), holder=holder, **by).event,
+        lambda *refused: _today(request, form, "", *refused),
     )
 
 
