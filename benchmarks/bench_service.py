@@ -10,6 +10,7 @@ time of an answer is mostly that of the queue: 100 clients at 500 answers a seco
 import asyncio
 import json
 import random
+import sqlite3
 import subprocess
 import sys
 from collections import defaultdict
@@ -17,12 +18,18 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from threading import Lock
 from time import perf_counter
+from typing import Any
 
 import numpy as np
 import psutil
+import uvicorn
 
 from evenhand.problems import machine_replacement
+from evenhand.programme.api.schemas import ObserveRequest
+from evenhand.programme.api.server import configuration, listen
+from evenhand.programme.api.server_settings import Settings
 from evenhand.programme.programme import Programme
 
 CLIENTS, SECONDS, REQUESTS, STEPS = 100, 60.0, 100_000, 30
@@ -47,10 +54,11 @@ class Connection:
 
 
 @contextmanager
-def served(where: Path) -> Iterator[tuple[int, psutil.Process]]:
-    """The port of a server for a programme, and its process."""
-    command = [sys.executable, "-m", "evenhand", "serve", str(where), "--port", "0", "--json", "--quiet"]
-    with subprocess.Popen([*command, "--rate", "1000000"], stdout=subprocess.PIPE) as process:
+def served(what: Path | list[str]) -> Iterator[tuple[int, psutil.Process]]:
+    """The port of a server for a programme, or of a command, and its process."""
+    command = [sys.executable, "-m", "evenhand", "serve", str(what), "--port", "0", "--json", "--quiet"]
+    command = what if isinstance(what, list) else [*command, "--rate", "1000000"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
         try:
             assert process.stdout is not None
             address = json.loads(process.stdout.readline())["address"]
@@ -174,6 +182,135 @@ async def under_load(port: int, clients: int, seconds: float, most: int, quick: 
     return load
 
 
+# Beside a minimal endpoint
+
+
+def minimal_app(file: str) -> Any:
+    """The least that stores a report: FastAPI and one row of a SQLite file, with the durability of a programme."""
+    from fastapi import FastAPI
+
+    database, lock = sqlite3.connect(file, isolation_level=None, check_same_thread=False), Lock()
+    for pragma in ("journal_mode = WAL", "synchronous = FULL"):
+        database.execute(f"PRAGMA {pragma}")
+    database.execute("CREATE TABLE IF NOT EXISTS seen (id INTEGER PRIMARY KEY, arm TEXT, state INTEGER, source TEXT)")
+    app = FastAPI()
+
+    @app.post("/seen")
+    def observe(payload: ObserveRequest) -> dict[str, int]:
+        with lock:
+            database.execute("BEGIN IMMEDIATE")
+            rows = [(row.arm, row.state, payload.source) for row in payload.observations]
+            database.executemany("INSERT INTO seen (arm, state, source) VALUES (?, ?, ?)", rows)
+            database.execute("COMMIT")
+        return {"observations": len(rows)}
+
+    @app.get("/seen")
+    def status() -> dict[str, int]:
+        with lock:
+            return {"observations": database.execute("SELECT max(id) FROM seen").fetchone()[0] or 0}
+
+    return app
+
+
+def serve_minimal(file: str) -> None:
+    """Serve the minimal endpoint with the settings of `evenhand serve`; its address goes to the console."""
+    settings = Settings(rate=1e6)
+    listener = listen("127.0.0.1", 0)
+    print(json.dumps({"address": f"http://127.0.0.1:{listener.getsockname()[1]}"}), flush=True)
+    uvicorn.Server(configuration(minimal_app(file), settings)).run(sockets=[listener])
+
+
+async def rate_of(port: int, method: str, path: str, body: object, clients: int, seconds: float) -> float:
+    """Answers per second to some clients, each of which repeats one request."""
+    end, total = perf_counter() + seconds, 0
+
+    async def repeat() -> None:
+        nonlocal total
+        connection = Connection(*await asyncio.open_connection("127.0.0.1", port))
+        while perf_counter() < end:
+            status, _ = await connection.ask(method, path, body)
+            assert status == 200, status
+            total += 1
+        connection.writer.close()
+
+    await asyncio.gather(*(repeat() for _ in range(clients)))
+    return total / seconds
+
+
+def beside_minimal(folder: Path, clients: int = 8, seconds: float = 3.0, rounds: int = 3) -> None:
+    """Reports of one arm and statuses per second, in turns with those of the minimal endpoint."""
+    body = {"observations": [{"arm": "m7", "state": 1}], "source": "load"}
+    least = [sys.executable, "-m", "benchmarks.bench_service", str(folder / "minimal.db")]
+    with served(programme_of(folder, 100)) as (port, process), served(least) as (other, its):
+        for kind, method, ours, theirs, sent in (
+            ("report of one arm", "POST", f"{P}/observations", "/seen", body),
+            ("status", "GET", P, "/seen", None),
+        ):
+            rates: dict[int, list[float]] = {port: [], other: []}
+            spent: dict[int, float] = defaultdict(float)
+            for _ in range(rounds):
+                for place, path, server in ((port, ours, process), (other, theirs, its)):
+                    begin = busy(server)
+                    rates[place].append(asyncio.run(rate_of(place, method, path, sent, clients, seconds)))
+                    spent[place] += (busy(server) - begin) / (rates[place][-1] * seconds * rounds)
+            mine, its_own = max(rates[port]), max(rates[other])
+            print(
+                f"  {kind:18} {mine:6.0f} a second ({1000 * spent[port]:.2f} ms of processor time each), minimal "
+                f"{its_own:6.0f} ({1000 * spent[other]:.2f} ms): {mine / its_own:.2f} of it"
+            )
+
+
+# Growth
+
+
+def grown(folder: Path, arms: int, steps: int) -> Path:
+    """A programme of some steps with reports, plans and records, and a plan for the next one."""
+    where, rng = programme_of(folder, arms), np.random.default_rng(0)
+    with Programme.open(where) as programme:
+        for _ in range(steps):
+            seen = [{"arm": f"m{n}", "state": int(rng.integers(3))} for n in range(arms) if rng.random() < 0.9]
+            programme.observe(seen, "rounds")
+            plan = programme.plan().plan
+            programme.accept(plan)
+            rows = programme.plan_of(plan).rows
+            programme.record([{"arm": row.arm, "action": row.action} for row in rows], "sheets")
+        programme.plan()
+    return where
+
+
+async def show_pages(port: int, process: psutil.Process) -> None:
+    """Processor time of every page when it is first shown, shown again, and shown after a report of one arm."""
+    connection = Connection(*await asyncio.open_connection("127.0.0.1", port))
+
+    async def spent(method: str, path: str, body: object = None) -> float:
+        begin = busy(process)
+        status, _ = await connection.ask(method, path, body)
+        assert status == 200, (path, status)
+        return 1000 * (busy(process) - begin)
+
+    for path in (
+        "/",
+        "/?of=last",
+        "/?q=m7&sort=arm",
+        "/arms",
+        "/arms/one?arm=m7",
+        "/fairness",
+        "/what-if",
+        "/model",
+        P,
+    ):
+        times = [await spent("GET", path) for _ in range(3)]
+        body = {"observations": [{"arm": "m8", "state": 1}], "source": "load"}
+        one = sum([await spent("POST", f"{P}/observations", body) for _ in range(20)]) / 20
+        after = await spent("GET", path)
+        print(
+            f"  {path:18} first {times[0]:5.0f} ms, again {min(times):4.0f} ms, after a report {after:5.0f} ms; "
+            f"one report of one arm {one:4.1f} ms of processor time",
+            flush=True,
+        )
+    connection.writer.close()
+
+
 def busy(process: psutil.Process) -> float:
     """Seconds of the processor that a process took so far."""
     return float(process.cpu_times().user + process.cpu_times().system)
@@ -191,6 +328,14 @@ async def alone(port: int, arms: int, process: psutil.Process) -> None:
 
 
 def main() -> None:
+    with TemporaryDirectory() as folder:
+        print("8 clients, beside a minimal endpoint (FastAPI and one row of SQLite) with the same server settings")
+        beside_minimal(Path(folder))
+    for arms, steps in ((50_000, 3), (100, 500)):
+        with TemporaryDirectory() as folder:
+            print(f"pages of a programme of {arms} arms after {steps} steps")
+            with served(grown(Path(folder), arms, steps)) as (port, process):
+                asyncio.run(show_pages(port, process))
     with TemporaryDirectory() as folder:
         print(
             "one client, a new plan for 1000 arms at every step; all of them are seen anew, and the answer has them all"
@@ -210,4 +355,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    serve_minimal(sys.argv[1]) if sys.argv[1:] else main()

@@ -374,3 +374,11 @@ def pytest_runtest_teardown(item, nextitem):
 
 def _needs_ray(item):
     return any(mark.args == ("ray",) for mark in item.iter_markers("xdist_group"))
+
+
+def make_token(file, role, name, groups=None):
+    """A new token with one role, or with all for `write`."""
+    from evenhand.programme import Tokens
+    from evenhand.programme.api.auth import ROLES
+
+    return Tokens.read(file, empty=True).create(name, ROLES if role == "write" else [role], groups)

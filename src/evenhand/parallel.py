@@ -32,7 +32,7 @@ from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager, suppress
 from functools import cache, partial
 from importlib import import_module
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, Generic, Self, TypeVar
 
@@ -80,12 +80,13 @@ def in_order(
         number: of threads; by default all that this process may use.
     """
     threads = num_threads() if number is None else number
-    if threads < 2:
-        yield from map(function, pieces)
-        return
     remaining = iter(pieces)
+    first = list(islice(remaining, 2 * threads))
+    if threads < 2 or len(first) < 2:
+        yield from map(function, chain(first, remaining))
+        return
     with ThreadPoolExecutor(threads) as pool:
-        waiting = deque(pool.submit(function, piece) for piece in islice(remaining, 2 * threads))
+        waiting = deque(pool.submit(function, piece) for piece in first)
         for piece in remaining:
             yield waiting.popleft().result()
             waiting.append(pool.submit(function, piece))

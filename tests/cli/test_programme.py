@@ -1,7 +1,9 @@
 """`evenhand programme ...`: every command once, on a file, and its refusals."""
 
 import csv
+import io
 import json
+import re
 import sqlite3
 from contextlib import closing
 from dataclasses import replace
@@ -102,10 +104,10 @@ def test_a_programme_that_was_edited_by_hand_or_cut_is_refused(begun, evenhand):
         (("accept", "m.db", "7"), "plan: unknown number 7"),
         (("adopt", "m.db", "7"), "refit: unknown number 7"),
         (("history", "m.db", "m7"), 'there is no arm "m7"'),
-        (("plan", "m.db", "--step", "3"), "step 3 is not the present step, which is 0"),
+        (("plan", "m.db", "--step", "3"), "step 3 is not the present one, which is step 0"),
         (("plan", "none.db"), "programme create"),
         (("observe", "m.db", "none.csv"), "cannot be read"),
-        (("refit", "m.db"), "no arm was seen at two steps"),
+        (("refit", "m.db"), "no arm was seen twice"),
     ],
 )
 def test_refusals(begun, evenhand, arguments, told):
@@ -116,3 +118,60 @@ def test_every_command_says_what_it_does():
     group = application.commands["programme"]
     assert {"create", "status", "plan", "accept", "record", "observe", "refit", "adopt"} <= set(group.commands)
     assert all(command.help for command in group.commands.values())
+
+
+def test_commands_speak_the_words_of_the_programme(begun, evenhand):
+    Path("roster.csv").write_text(
+        "yurt,type,steppe,condition\n" + "".join(f"y{i},machine,machine,{i % 3}\n" for i in range(3))
+    )
+    Path("words.toml").write_text(
+        'arm = "yurt"\nstart = 2026-06-29\nperiod = "week"\n[resources]\n"resource 0" = "yak"\n'
+    )
+    words = ("--words", "words.toml", "--word", "group=steppe")
+    create = ("create", "y.db", "machine-replacement", "--roster", "roster.csv", *words, "--seed", "1")
+    outs = [evenhand("programme", *create).out]
+    assert evenhand("programme", "words", "y.db", "--json").json["resources"] == {"resource 0": "yak"}
+    Path("seen.csv").write_text("Yurt,Condition,Week\ny0,2,2026-07-05\n")
+    Path("bad.csv").write_text("yurt,condition\ny9,2\ny1,x\n")
+    Path("done.csv").write_text("yurt,action,next_condition\ny0,1,0\n")
+    runs = [
+        ("status",), ("observe", "seen.csv"), ("solve", "--seconds", "0.2", "--quiet"),
+        ("plan", "--step", "2026-07-01", "--out", "plan.csv", "--quiet"), ("accept", "--override", "y1", "0", "away"),
+        ("record", "done.csv"), ("history", "y0"),
+        ("audit", "--from", "2026-06-29", "--csv", "audit.csv", "--report", "a.html"),
+        ("refit", "--seconds", "0.2", "--quiet"), ("refits",), ("adopt", "1"), ("bounds",), ("recompute",), ("verify",),
+        ("events",), ("leave", "y2", "--why", "sold"), ("status",),
+    ]  # fmt: skip
+    for name, *arguments in runs:
+        done = evenhand("programme", name, "y.db", *arguments)
+        assert done.code == 0, done.err
+        outs.append(done.out)
+    for name, *arguments in (("observe", "bad.csv"), ("audit", "--to", "2027-01-01"), ("plan", "--step", "9")):
+        outs.append(evenhand("programme", name, "y.db", *arguments).refusal)
+    page = re.sub(r"<style.*?</style>|<[^>]*>", " ", Path("a.html").read_text(), flags=re.DOTALL)
+    for out in (*outs, Path("audit.csv").read_text(), Path("plan.csv").read_text(), page):
+        assert re.findall(r".*\b(?:arm|group|step)s?\b.*", out, re.IGNORECASE) == []
+    assert "week of 29 June 2026" in outs[1]
+    assert "1 yak per week" in outs[1]
+    assert Path("plan.csv").read_text().startswith("yurt,type,steppe,condition,known,seen_week")
+
+
+def test_a_terminal_is_asked_for_the_words(folder, evenhand, monkeypatch):
+    class Terminal(io.StringIO):
+        def isatty(self):
+            return True
+
+    Path("roster.csv").write_text("yurt,type\ny1,machine\n")
+    create = ("machine-replacement", "--roster", "roster.csv")
+    monkeypatch.setattr("sys.stdin", Terminal("yurt\n\nyak\nwarm nights\nfortnight\nweek\n2026-06-29\n"))
+    asked = evenhand("programme", "create", "y.db", *create)
+    assert asked.code == 0, asked.err
+    found = evenhand("programme", "words", "y.db", "--json").json
+    assert found == {
+        "arm": "yurt", "group": "group", "step": "week", "value": "warm nights", "resources": {"resource 0": "yak"},
+        "start": "2026-06-29", "period": "week",
+    }  # fmt: skip
+    for silent in ("--quiet", "--json"):
+        monkeypatch.setattr("sys.stdin", Terminal(""))
+        assert evenhand("programme", "create", f"said{silent}.db", *create, "--word", "arm=yurt", silent).code == 0
+        assert evenhand("programme", "create", f"unsaid{silent}.db", *create, silent).code == 2  # no column arm

@@ -74,3 +74,16 @@ def test_refusals(audited, evenhand):
         assert told.code == 2
         assert words in told.err
     assert not Path("nowhere").exists()
+
+
+def test_states_of_need_by_command(audited, evenhand):
+    assert evenhand("programme", "need", "m.db", "--json").json == {"states": []}
+    assert evenhand("programme", "need", "m.db", "age 3", "--who", "Ann", "--json").json == {"states": ["age 3"]}
+    found = evenhand("programme", "audit", "m.db", "--json").json
+    assert (found["need"], found["need_by"]) == (["age 3"], "set")
+    assert found["verdict"]["need"][0] in evenhand("programme", "audit", "m.db").out
+    refused = evenhand("programme", "need", "m.db", "lost", "gone")
+    assert refused.code == 2
+    assert mentions("lost", "gone", "age 3")(refused.err)
+    assert evenhand("programme", "need", "m.db", "age 1", "--clear").code == 2
+    assert evenhand("programme", "need", "m.db", "--clear", "--json").json == {"states": []}

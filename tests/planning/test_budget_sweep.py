@@ -9,6 +9,7 @@ import evenhand as eh
 from evenhand import SolveMethod, compare, solve
 from evenhand.errors import InvalidInputError
 from evenhand.planning import budget_sweep as module
+from evenhand.planning.task import limited_effort
 
 
 def outreach():
@@ -220,9 +221,64 @@ class TestKnownPlans:
             solve(random_problem(np.random.default_rng(1)), "gini:2", SolveMethod(plans=[today]), budgets=[2])
 
 
+@pytest.mark.parametrize(("seed", "welfare"), [(0, "gini:2"), (1, "maximin"), (2, "alpha:2")])
+def test_more_is_never_worse_by_simulation(seed, welfare):
+    """Arms that are too many for exact values, and a search that is over before it began."""
+    rng = np.random.default_rng(seed)
+    arms = [
+        eh.Arm(rng.dirichlet(np.ones(3), size=(3, 2)), rng.random((3, 2)), usage=[[0], [1]], initial=[1, 0, 0])
+        for _ in range(4)
+    ]
+    problem = eh.CoupledMDP(arms, [6], 0.8, [6] * 4)
+    hasty = SolveMethod("fluid", seconds=1e-3)
+    with limited_effort(paired_steps=1e5):
+        first = solve(problem, welfare, hasty, budgets=[6])
+        today = first[0].solution
+        rows = solve(problem, welfare, replace(hasty, plans=[today]), budgets=[6, 7, 8, 10, 5])
+        again = solve(problem, welfare, replace(hasty, plans=[today, rows[2].solution]), budgets=[9])
+        judge = module.CommonEpisodes.of(problem, today.objective.welfare, 0)
+        resized = judge.resized(rows[3].solution, problem)
+    played = eh.evaluate(problem, resized.policy, welfare)
+    assert resized.problem.budget.tolist() == [6] and played.budget_used[0] <= 1 + 1e-9
+    assert resized.welfare == pytest.approx(
+        played.welfare, abs=4 * np.hypot(resized.welfare_stderr, played.welfare_stderr)
+    )
+    assert today.welfare_stderr > 0
+    own, *more, less = rows
+    welfares = [less.solution.welfare, today.welfare, *(row.solution.welfare for row in more)]
+    assert own.solution.welfare >= today.welfare == rows.known[0].welfare == again.known[0].welfare
+    assert sorted(welfares[1:]) == welfares[1:]
+    assert again[0].solution.welfare >= rows[2].solution.welfare
+    for row in more:
+        step = row.beside[0]
+        apart = np.hypot(row.solution.welfare_stderr, today.welfare_stderr)
+        assert step.welfare == row.solution.welfare - today.welfare >= 0
+        assert step.stderr <= apart
+        assert step.measurable == (step.welfare > max(step.stderr, 1e-8 * abs(row.solution.welfare)))
+
+
+def test_the_error_of_a_paired_difference_is_that_of_many_repetitions():
+    problem = eh.CoupledMDP(
+        [eh.Arm(np.random.default_rng(5).dirichlet(np.ones(3), size=(3, 2)), [[1, 1], [0.5, 0.5], [0, 0]], [[0], [1]])],
+        [6],
+        0.8,
+        [24],
+    )
+    policies = [eh.policies.worst_first(problem.with_budget(budget)) for budget in (6, 7)]
+    found = []
+    for seed in range(40):
+        before, after = (
+            eh.evaluate(problem.with_budget(b), p, "utilitarian", 50, 30, rng=seed, method="monte-carlo")
+            for b, p in zip((6, 7), policies, strict=True)
+        )
+        found.append(module.step_between(before, after, problem))
+    spread = np.std([step.welfare for step in found], ddof=1)
+    assert np.mean([step.stderr for step in found]) == pytest.approx(spread, rel=0.35)
+
+
 def test_a_difference_below_its_error_is_not_measurable():
     found = replace(eh.solve(outreach(), "maximin"), upper_bound=100.0)
     for more, error, measurable in ((0.5, 0.1, True), (0.05, 0.1, False), (1e-9, 0.0, False), (-0.5, 0.1, True)):
         after = replace(found, welfare=found.welfare + more, welfare_stderr=error, unit_values=found.unit_values + 1)
-        step = module._step(found, after, found.problem)
+        step = module.step_between(found, after, found.problem)
         assert (step.measurable, step.stderr) == (measurable, error)

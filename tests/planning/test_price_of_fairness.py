@@ -24,17 +24,30 @@ def outreach():
     return eh.problems.health_outreach(num_arms=6, num_states=2, num_groups=3, budget=1)
 
 
+def clinics():
+    """Three groups, and people of two kinds in the first."""
+    people = outreach()
+    arms = [people.arms[0], people.arms[1], people.arms[2], people.arms[2]]
+    return eh.CoupledMDP(arms, [1], 0.95, counts=[1, 2, 1, 2], groups=["hill", "lake", "hill", "port"])
+
+
 @pytest.fixture(scope="module")
 def found():
-    return eh.price_of_fairness(outreach())
+    return eh.price_of_fairness(outreach(), IDEAS)
 
 
 def test_without_a_word_these_are_the_ideas(found):
-    assert [row.welfare for row in found.rows] == ["utilitarian", *IDEAS]
     assert found.left_out == {}
     assert (found.who, found.counts) == ("type", {"group 1": 2, "group 2": 2, "group 3": 2})
     machines = eh.price_of_fairness(eh.problems.machine_replacement(num_arms=2))
-    assert [row.welfare for row in machines.rows] == ["utilitarian", "gini:2", "alpha:1", "maximin", "leximin"]
+    assert [row.welfare for row in machines.rows] == [
+        "utilitarian",
+        "gini:2",
+        "gini:half=0.6",
+        "gini:half=0.75",
+        "maximin",
+    ]
+    assert [row.welfare for row in eh.price_of_fairness(clinics()).rows][3:] == ["maximin", "maximin over groups"]
 
 
 def test_every_plan_is_weighed_by_every_welfare(found):
@@ -64,6 +77,62 @@ def test_prices_gains_and_losses_are_from_the_best_mean(found):
         assert row.gains == pytest.approx({name: row.values[name] - first.values[name] for name in row.values})
     leximin = others[-1]
     assert leximin.gains["group 1"] < 0 < min(leximin.gains["group 2"], leximin.gains["group 3"])
+
+
+def test_a_welfare_may_be_over_groups_beside_others_over_arms():
+    problem = clinics()
+    found = eh.price_of_fairness(problem, ["maximin", "maximin over groups"])
+    mean, arms, groups = found.rows
+    assert groups.welfare == "maximin over groups"
+    alone = eh.solve(problem, "maximin", over="groups")
+    assert groups.by["maximin over groups"] == pytest.approx(alone.welfare, rel=1e-6)
+    assert min(groups.groups.values()) == pytest.approx(alone.welfare, rel=1e-6)
+    assert groups.by["maximin"] == pytest.approx(groups.worst) and groups.worst <= arms.worst + 1e-9
+    for row in found.rows:
+        values = row.solution.values
+        assert row.mean_of_arms == pytest.approx(values.mean()) == pytest.approx(row.mean)
+        people = np.array(["hill", "lake", "lake", "hill", "port", "port"])
+        assert row.groups == pytest.approx({name: values[people == name].mean() for name in ("hill", "lake", "port")})
+        for ways, sign in ((row.gaining, 1), (row.losing, -1)):
+            moved = sign * (values - mean.solution.values) > 1e-6 * np.abs(values)
+            assert ways == {name: int(moved[people == name].sum()) for name in ("hill", "lake", "port")}
+    with pytest.raises(InvalidInputError):
+        eh.price_of_fairness(problem, ["maximin over clinics"])
+
+
+@pytest.mark.parametrize("limit", [0.0, 0.02, 0.1, 1.0])
+def test_the_recommended_row_is_the_fairest_within_the_price_limit(limit):
+    found = eh.price_of_fairness(clinics(), price_limit=limit)
+    best = max(row.mean_of_arms for row in found.rows)
+    cheap = [row for row in found.rows if row.mean_of_arms >= best * (1 - limit) - 1e-12]
+    chosen = next(row for row in found.rows if row.welfare == found.recommended.welfare)
+    assert chosen in cheap
+    worst = {row.welfare: min(row.groups.values()) for row in cheap}
+    assert worst[chosen.welfare] >= max(worst.values()) * (1 - 1e-3)
+    assert found.recommended.worst == worst[chosen.welfare]
+    assert found.recommended.gaining == sum(chosen.gaining.values())
+    told = found.to_dict()["recommended"]
+    assert told["welfare"] == chosen.welfare and "worst-off group" in told["reason"]
+    assert "worst-off clinic" in found.recommended.reason("patient", "patients", "clinic")
+    assert told["reason"] in found._repr_html_().replace("\u00a0", " ")
+    with pytest.raises(InvalidInputError):
+        eh.price_of_fairness(clinics(), price_limit=-limit - 0.1)
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_each_row_is_the_best_by_its_own_welfare_however_hasty_the_search(seed):
+    rng = np.random.default_rng(seed)
+    arms = [
+        eh.Arm(rng.dirichlet(np.ones(3), size=(3, 2)), rng.random((3, 2)), usage=[[0], [1]], initial=[1, 0, 0])
+        for _ in range(3)
+    ]
+    problem = eh.CoupledMDP(arms, [4], 0.7, [5, 5, 5], groups=["north", "south", "north"])
+    found = eh.price_of_fairness(problem, method=eh.SolveMethod("fluid", seconds=1e-2))
+    assert len(found.rows) == 5
+    for column in found.rows:
+        for row in found.rows:
+            error = np.hypot(row.by_stderr[column.welfare], column.by_stderr[column.welfare])
+            assert row.by[column.welfare] <= column.by[column.welfare] + error
 
 
 def test_asked_for_the_mean_is_always_there_and_comes_first():

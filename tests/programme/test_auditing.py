@@ -134,7 +134,7 @@ def test_an_audit_of_some_steps_begins_from_what_was_known_before(run):
     part = run.audit(2, 3)
     assert (part.first, part.last) == (2, 3)
     assert {row.service.steps for row in part.arms} == {2}
-    first, second = audit.fairness_over_time(run.books(), 2)
+    first, second = audit_window.fairness_over_time(run.books(), 2)
     assert (first.first, first.last, second.first, second.last) == (0, 1, 2, 3)
     for row in part.groups:
         assert second.groups[row.name].realised == pytest.approx(row.earned.realised)

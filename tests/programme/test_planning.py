@@ -127,7 +127,7 @@ def test_overrides_need_a_reason_and_the_budget(programme):
     row = next(row for row in programme.plan_of(plan.id).rows if row.arm == served.arm)
     assert (row.accepted, row.who, row.why) == ("run", "bob", "away")
     assert programme.plan_of(plan.id).accepted_used == done.used
-    assert programme.events()[-1].body["overrides"] == [[served.arm, served.action, "run", "away"]]
+    assert programme.events()[-1].body["overrides"] == [[served.arm, served.action, "run"]]
 
 
 def test_what_was_not_seen_is_believed_by_what_was_done(programme, pumps):
@@ -198,7 +198,9 @@ def test_the_plan_is_what_act_says(programme, tmp_path):
         with programme.store.reading() as tx:
             body = tx.execute(select(schema.policies.c.body).where(schema.policies.c.digest == plan.policy)).scalar()
         (tmp_path / "policy.zip").write_bytes(body)
-        states = [{"arm": row.arm, "type": row.type, "group": row.group, "state": row.state} for row in plan.rows]
+        states = [
+            {"arm": str(row.arm_id), "type": row.type, "group": row.group, "state": row.state} for row in plan.rows
+        ]
         said = load_plan(tmp_path / "policy.zip").act(states, plan.seed, budget=plan.budget, step=step)
         assert [row.action for row in said.rows] == [row.action for row in plan.rows]
         assert [row.reason for row in said.rows] == [row.reason for row in plan.rows]
@@ -303,4 +305,5 @@ def test_promised_waits_are_kept_from_what_was_done(tmp_path, pumps):
             programme.observe([{"arm": row["arm"], "state": "broken"} for row in rows], "rounds")
             assert programme.recompute(plan.id).id == plan.id
         assert any("promised" in reason for reason in reasons)
+        assert programme.plan(budget={"hours": 0}).served == 0
         assert programme.verify()

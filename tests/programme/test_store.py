@@ -52,7 +52,7 @@ def test_a_database_with_other_tables_is_left_alone(address, pumps, roster):
 def test_another_version_of_the_tables_is_refused(programme, address):
     with programme.store.writing() as tx:
         tx.execute(text("UPDATE programme SET version = '9999'"))
-    with pytest.raises(InvalidInputError, check=mentions(9999, 3)):
+    with pytest.raises(InvalidInputError, check=mentions(9999, schema.VERSION)):
         Programme.open(address)
 
 

@@ -1,5 +1,6 @@
 """More is never worse: what-ifs of random programmes, one at a time, beside the plan in use."""
 
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -51,6 +52,53 @@ def test_today_s_budget_is_no_worse_than_today_s_plan(tmp_path, seed, welfare, m
     if method == "joint":  # the optimum: nothing is better under the same budget
         assert found[0].welfare == today.welfare
         assert found[0].reused_from == {"calls": 2.0}
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_today_s_own_budget_is_no_change(tmp_path, seed):
+    with random_programme(tmp_path / "p.db", np.random.default_rng(seed), "gini:2") as programme:
+        programme.solve(seconds=HASTE)
+        less, own = programme.suppose([[1.0], [2.0]], seconds=HASTE)
+    assert own.difference == {"welfare": 0.0, "stderr": 0.0, "measurable": False, "by_plan": 0.0}
+    assert own.welfare == own.today.welfare and own.values == own.today.values
+    assert all(one.then == one.today and not one.measurable for one in own.states)
+    assert less.difference["welfare"] <= 0
+    assert load_plan(own.body).problem.named_budget == {"calls": 2.0}
+
+
+def test_a_hasty_first_policy_is_improved_or_stays(tmp_path):
+    with random_programme(tmp_path / "p.db", np.random.default_rng(0), "gini:2") as programme:
+        programme.join([{"arm": f"{kind}{number}", "type": kind} for kind in ("near", "far") for number in range(3, 9)])
+        first = programme.solve(seconds=HASTE)
+        assert programme.needs_solving().improvable
+        certificate = programme.certificate()
+        better = programme.solve(seconds=0.2)
+        assert not programme.needs_solving().improvable
+        assert better.welfare >= first.welfare - 4 * np.hypot(certificate.stderr, programme.certificate().stderr)
+        assert programme.certificate().policy == better.policy
+        assert programme.plan_of(programme.plan().plan).policy == better.policy
+
+
+def test_state_numbers_are_those_of_the_plans(tmp_path):
+    """By the exact value of a reward of 1 in the state; no plan exceeds the bound of that reward's mean."""
+    with random_programme(tmp_path / "p.db", np.random.default_rng(4), "utilitarian") as programme:
+        programme.solve(method="joint")
+        (one,) = programme.suppose([[4.0]], seconds=HASTE)
+        problem = programme.present_problem()[0]
+    plan = load_plan(one.body)
+    for number in one.states:
+        rewards = np.zeros_like(problem.tables.rewards)
+        rewards[:, int(number.state)] = 1.0
+        counted = replace(plan.problem, arms=replace(problem.tables, rewards=rewards))
+        share = eh.evaluate(counted, plan.policy, "utilitarian", 500, rng=1)
+        error = 4 * np.hypot(share.welfare_stderr, 0.01) * 6
+        assert number.then == pytest.approx(6 * share.welfare * (1 - 0.6), abs=error)
+        assert number.measurable == (abs(number.then - number.today) > number.stderr)
+    assert sum(number.then for number in one.states) == pytest.approx(6)
+    first = one.states[0]
+    assert first.at_most >= first.then - 1e-6
+    assert all(number.at_most is None for number in one.states[1:])
+    assert first.then - first.today == max(number.then - number.today for number in one.states)
 
 
 def test_a_plan_kept_from_a_smaller_budget_is_the_plan_that_its_figures_are_for(tmp_path):

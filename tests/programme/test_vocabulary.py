@@ -6,6 +6,7 @@ import pytest
 
 import evenhand as eh
 from evenhand.errors import InvalidInputError
+from evenhand.model import as_table
 from evenhand.programme import Programme
 from evenhand.programme.vocabulary import Vocabulary
 
@@ -62,3 +63,43 @@ def test_words_of_a_programme_are_stored_as_events(tmp_path):
         assert programme.set_words({"group": "hall"}, key="a").group.one == "hall"
         assert programme.vocabulary().arm.many == "presses"
         assert programme.verify().event == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ('arm "arm 3" does not take part at step 1', 'person "arm 3" does not take part in the week of 6 July 2026'),
+        ("Steps 0 to 1, an arm per group", "The week of 29 June 2026 to the week of 6 July 2026, a person per clinic"),
+        ("seen at this step, as at every step", "seen this week, as every week"),
+        ("the steps at which arms joined at the present step", "the weeks in which people joined in the present week"),
+        ("arms.csv: 2 faults in arms[0].x, step-by-step", "arms.csv: 2 faults in arms[0].x, step-by-step"),
+        ("Group home 12 gets a step up; group home", "Group home 12 gets a step up; clinic home"),
+    ],
+)
+def test_texts_of_the_library_in_other_words(text, said):
+    found = Vocabulary.read(WORDS).with_names(["Group home 3", "step up", "north"])
+    assert found.say(text) == said
+    assert found.say(said) == said
+    assert Vocabulary().say(text) == text
+
+
+def test_tables_are_read_and_written_with_own_heads():
+    found = Vocabulary.read(WORDS)
+    table = as_table({"Person": ["a"], "condition": ["ill"], "week": ["2026-07-12"], "next_condition": ["well"]})
+    assert found.columns(table).columns == {"arm": ["a"], "state": ["ill"], "step": ["1"], "next_state": ["well"]}
+    both = as_table({"arm": ["a"], "person": ["b"], "week": ["2020-01-01"]})
+    assert found.columns(both).columns == {"arm": ["a"], "person": ["b"], "step": ["2020-01-01"]}
+    assert found.row({"arm": "a", "state": "ill", "seen_step": 1, "steps": 4}) == {
+        "person": "a", "condition": "ill", "seen_week": date(2026, 7, 6), "weeks": 4,
+    }  # fmt: skip
+    assert Vocabulary().row({"arm": "a", "step": 1}) == {"arm": "a", "step": 1}
+
+
+def test_steps_are_typed_as_numbers_or_days():
+    found = Vocabulary.read(WORDS)
+    assert [found.find_step("7"), found.find_step("2026-07-05"), found.find_step("2026-07-06")] == [7, 0, 1]
+    for text in ("2026-06-28", "-1", "x"):
+        with pytest.raises(InvalidInputError):
+            found.find_step(text)
+    with pytest.raises(InvalidInputError):
+        Vocabulary().find_step("2026-07-05")

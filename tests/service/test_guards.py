@@ -8,10 +8,10 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from evenhand.errors import InvalidInputError
-from evenhand.programme import RequestError, Settings, Tokens, make_token
+from evenhand.programme import RequestError, Settings, Tokens
 from evenhand.programme.api import auth, middleware, telemetry
 
-from ..conftest import mentions
+from ..conftest import make_token, mentions
 
 P = "/v1/programme"
 SEEN = {"observations": [{"arm": "b1", "state": "fine"}], "source": "walk"}
@@ -112,10 +112,17 @@ def test_every_answer_has_the_headers(client, address):
 # Tokens
 
 
-def test_other_machines_need_a_token():
+def test_other_machines_need_a_token_and_tls(tokens):
+    held = Tokens.read(tokens[0])
     for host in ("0.0.0.0", "::", "10.0.0.1", "planner.example"):
         with pytest.raises(InvalidInputError, check=mentions(host, "tokens")):
-            Settings(host=host)
+            Settings(host=host, insecure=True)
+        with pytest.raises(InvalidInputError, check=mentions(host, "TLS")):
+            Settings(host=host, tokens=held)
+        for how in ({"insecure": True}, {"certificate": ("cert", "key")}, {"proxies": ("10.0.0.9",)}):
+            Settings(host=host, tokens=held, **how)
+    with pytest.raises(InvalidInputError, check=mentions("X-Remote-User")):
+        Settings(tokens=held, sign_on="X-Remote-User")
     for host in ("127.0.0.1", "localhost", "::1", "127.8.8.8"):
         Settings(host=host)
 
@@ -205,17 +212,20 @@ def test_the_cookie_is_a_session(programme, serving, tokens):
 
 def test_sessions_end(tokens):
     now, held = [0.0], Tokens.read(tokens[0])
-    sessions = auth.Sessions(seconds=10.0, most=2, clock=lambda: now[0])
+    sessions = auth.Sessions(seconds=10.0, idle=6.0, most=2, clock=lambda: now[0])
     first, second = (sessions.open(tokens[1][role]) for role in ("read", "write"))
-    assert [sessions.holder(name, held).role for name in (first, second)] == ["read", "write"]
+    assert [sessions.holder(name, held).name for name in (first, second)] == ["may-read", "may-write"]
     assert sessions.holder("", held) is None
     now[0] = 5.0
     third = sessions.open(tokens[1]["read"])
     assert sessions.holder(first, held) is None, "the oldest gives way"
+    assert sessions.holder(second, held) is not None
     now[0] = 10.0
     assert sessions.holder(second, held) is None
-    assert sessions.holder(third, held).role == "read"
+    assert sessions.holder(third, held).name == "may-read"
     assert not any(name in str(sessions._open) for name in (second, third)), "names are stored by their digests"
+    now[0] = 17.0
+    assert sessions.holder(third, held) is None, "it was idle"
 
 
 def test_a_removed_token_is_refused_at_once(programme, serving, tokens):
@@ -224,11 +234,11 @@ def test_a_removed_token_is_refused_at_once(programme, serving, tokens):
     cookie = {"Cookie": sign_in(client, made["write"])}
     client.cookies.clear()
     before = file.read_text()
-    file.write_text(before.splitlines()[0] + "\n")
+    file.write_text("".join(line + "\n" for line in before.splitlines() if "may-write" not in line))
     assert client.get(P, headers=bearer(made["write"])).status_code == 401
     assert client.get(P, headers=cookie).status_code == 401
     assert client.get(P, headers=bearer(made["read"])).status_code == 200
-    file.write_text("read a 12\n")
+    file.write_text("read a * 12\n")
     for asked in (bearer(made["read"]), cookie):
         answer = client.get(P, headers=asked)
         assert answer.status_code == 503, "a malformed file lets nobody in"
@@ -270,7 +280,7 @@ def test_token_files(tokens):
     assert not any(token in text for token in made.values())
     assert file.stat().st_mode & 0o777 == 0o600
     read = Tokens.read(file)
-    assert read.holder(made["read"]).role == "read"
+    assert read.holder(made["read"]).roles == {"read"}
     assert read.holder(made["write"]).may("read")
     assert read.holder("") is None
     assert read.holder(made["read"] + "x") is None
@@ -284,10 +294,11 @@ def test_token_files_that_are_not_sound(tmp_path):
     file.chmod(0o600)
     with pytest.raises(InvalidInputError, check=mentions(file, "token")):
         Tokens.read(file)
-    file.write_text("read a 12\nadmin b " + "0" * 64 + "\n")
+    digest = "0" * 64
+    file.write_text(f"read a * 12\nadmin b * {digest}\nread b * {digest}\nread,plan b * {digest}\nread c {digest}\n")
     with pytest.raises(InvalidInputError) as error:
         Tokens.read(file)
-    assert [fault.line for fault in error.value.faults] == [1, 2]
+    assert [fault.line for fault in error.value.faults] == [1, 2, 4, 5]
     with pytest.raises(InvalidInputError, check=mentions("name", "two words", 64)):
         make_token(tmp_path / "new", "read", "two words")
     if os.name == "posix":

@@ -11,7 +11,9 @@ import httpx
 import psutil
 import pytest
 
-from evenhand.programme import Tokens, make_token, read_form
+from evenhand.programme import Tokens, read_form
+
+from ..conftest import make_token
 
 FORM, JSON = "application/x-www-form-urlencoded", "application/json"
 

@@ -14,7 +14,9 @@ from evenhand.model import save
 from evenhand.planning import load_plan, save_solution
 from evenhand.planning.solve import solve
 from evenhand.problems import machine_replacement
-from evenhand.programme import Programme, Tokens, make_token
+from evenhand.programme import Programme, Tokens
+
+from ..conftest import make_token
 
 P = "/v1/programme"
 
@@ -75,6 +77,19 @@ class TestDeciding:
         assert 'evenhand_decide_models_total{cached="yes"} 2.0' in text
         self.faults(client, model)
         self.failures(client, model)
+        self.promises(client, model)
+
+    def promises(self, client, model):
+        states = model["arms"][0]["states"]
+        asked = asking(model | {"max_wait": {states[2]: 2}}, (2, 2, 2), welfare="gini:2")
+        for row, waiting in zip(asked["states"], (0, 2, 1), strict=True):
+            row["waiting"] = waiting
+        answer = client.post("/v1/decide", json=asked)
+        assert answer.status_code == 200, answer.text
+        assert [row["action"] for row in answer.json()["actions"]] == ["operate", "replace", "operate"]
+        asked["model"]["max_wait"] = dict.fromkeys(states, 1)
+        answer = client.post("/v1/decide", json=asked)
+        assert answer.status_code == 422 and "2 steps" in answer.text
 
     def faults(self, client, model):
         broken = json.loads(json.dumps(model))
@@ -126,7 +141,7 @@ def test_progress_cancelling_and_a_full_queue(programme, serving):
     assert [kind for kind, _ in stream[:-1]] == ["progress"] * (len(stream) - 1)
     assert stream[-1][0] == "done"
     answer = stream[-1][1]["answer"]
-    assert set(answer["difference"]) == {"welfare", "stderr", "measurable"}
+    assert set(answer["difference"]) == {"welfare", "stderr", "measurable", "by_plan"}
     shares = [told["progress"] for _, told in stream]
     assert shares[0] == 0.0
     assert shares[-1] == 1.0
@@ -239,6 +254,25 @@ def test_a_plan_waits_for_a_policy(tmp_path, pumps, serving):
         assert again.status_code == 200
         assert again.json()["rows"][0]["arm"] == "b1"
         assert [event.kind for event in programme.events()] == ["created", "solved", "planned"]
+
+
+@pytest.mark.slow
+def test_a_first_policy_is_improved_in_the_background(tmp_path, pumps, serving):
+    roster = [{"arm": f"{kind}{number}", "type": kind} for kind in ("big", "small") for number in range(12)]
+    roster = [row | ({"group": "hill"} if row["type"] == "small" else {}) for row in roster]
+    with Programme.create(tmp_path / "new.db", pumps, roster, welfare="gini:2") as programme:
+        client = serving(programme, first_seconds=1e-3, improve_seconds=5.0, look_every=0.2)
+        begin = time.monotonic()
+        while client.post(f"{P}/plan").status_code != 200:
+            assert time.monotonic() < begin + 60
+        wait_for(lambda: [event.kind for event in programme.events()].count("solved") == 2)
+        drift = client.get(P).json()["drift"]
+        assert not drift["improvable"] and not drift["needed"]
+        solved = [event for event in programme.events() if event.kind == "solved"]
+    first, better = (event.body["certificate"] for event in solved)
+    assert better["policy"] == drift["policy"] and solved[1].who == "server"
+    error = (first["stderr"] ** 2 + better["stderr"] ** 2) ** 0.5
+    assert better["welfare"] >= first["welfare"] - 3 * error
 
 
 @pytest.mark.slow

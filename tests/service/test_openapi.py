@@ -22,7 +22,13 @@ UNLIKE_THEM = [
     missing_required_header,
     unsupported_method,
 ]
-COMPUTING = ("/v1/programme/solve", "/v1/programme/what-if", "/v1/programme/refits", "/v1/decide")
+COMPUTING = (
+    "/v1/programme/solve",
+    "/v1/programme/what-if",
+    "/v1/programme/fairness",
+    "/v1/programme/refits",
+    "/v1/decide",
+)
 """What starts a process; tried by the slow run only."""
 
 load_all_checks()

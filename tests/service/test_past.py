@@ -71,14 +71,31 @@ def test_what_the_command_refuses(tmp_path, template, capsys):
     assert "0.0.0.0" in capsys.readouterr().err
     assert run(["serve", str(tmp_path / "nothing.db"), "--json"]) == 2
     assert "nothing.db" in json.loads(capsys.readouterr().out)["error"]
-    assert run(["serve"]) == run(["serve", str(template), "--keep", "x"]) == run(["serve", "--make-token", "read"]) == 2
+    assert run(["serve"]) == run(["serve", str(template), "--keep", "x"]) == 2
 
 
-def test_the_command_makes_tokens(tmp_path, capsys):
+def test_the_command_makes_rotates_and_revokes_tokens(tmp_path, capsys):
     file = tmp_path / "tokens"
-    assert run(["serve", "--make-token", "write", "--token-file", str(file), "--json"]) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert Tokens.read(file).holder(told["token"]).role == "write"
+
+    def said(*words):
+        assert run(["token", words[0], str(file), *words[1:], "--json"]) == 0
+        return json.loads(capsys.readouterr().out)
+
+    assert run(["token", "create", str(file), "ada"]) == run(["token", "rotate", str(file), "ada"]) == 2
+    first = said("create", "ada", "--role", "read", "--role", "report", "--group", "the hill")["token"]
+    assert said("create", "bob", "--role", "all", "--no-token")["token"] == ""
+    ada = Tokens.read(file).holder(first)
+    assert (ada.name, ada.roles, ada.groups) == ("ada", {"read", "report"}, {"the hill"})
+    assert run(["token", "create", str(file), "ada", "--role", "read"]) == 2
+    second = said("rotate", "ada")["token"]
+    assert Tokens.read(file).holder(first) is None
+    assert Tokens.read(file).holder(second) == ada
+    capsys.readouterr()
+    assert [row["name"] for row in said("list")["holders"]] == ["ada", "bob"]
+    said("revoke", "ada")
+    assert Tokens.read(file).holder(second) is None
+    assert file.stat().st_mode & 0o777 == 0o600
+    assert not any(token in file.read_text() for token in (first, second))
 
 
 @pytest.mark.slow

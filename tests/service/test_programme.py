@@ -60,6 +60,23 @@ def test_a_whole_step(client, programme):
     assert told(client.get(f"{P}/certificate"))["for_roster"]
 
 
+def test_need_and_the_verdict_of_an_audit(client, programme):
+    said = told(client.post(f"{P}/need", json={"states": ["broken"], "who": "Ada"}, headers={"Idempotency-Key": "n"}))
+    assert said["states"] == ["broken"]
+    assert told(client.get(P))["need"] == ["broken"]
+    plan = told(client.post(f"{P}/plan"))
+    assert plan["warnings"] == []
+    told(client.post(f"{P}/plan/{plan['id']}/accept", json={}))
+    found = told(client.get(f"{P}/audit"))
+    assert (found["need"], found["need_by"], found["in_need"]) == (["broken"], "set", 2)
+    served = {row["arm"] for row in plan["rows"] if row["served"]}
+    assert {row["arm"] for row in found["unserved"]} == {"b2", "h2"} - served
+    assert {row["group"] for row in found["services"]} == {row["group"] for row in plan["rows"]}
+    assert found["verdict"]["need"]
+    _, faults = refused(client.post(f"{P}/need", json={"states": ["lost", "gone"]}), 422)
+    assert len(faults) == 2
+
+
 def test_arms_come_and_go(client):
     new = {"arms": [{"arm": "v2", "type": "small", "group": "valley"}, {"arm": "b3", "type": "big", "state": 2}]}
     assert told(client.post(f"{P}/arms", json=new))["arms"] == ["v2", "b3"]
@@ -76,7 +93,7 @@ def test_a_plan_is_what_act_says(client, programme, tmp_path):
     plan = client.post(f"{P}/plan", json={"budget": {"hours": 2}}).json()
     with programme.store.reading() as tx:
         policy = programme.library.policy(tx, plan["policy"])
-    states = [{key: row[key] for key in ("arm", "type", "group", "state")} for row in plan["rows"]]
+    states = [{key: row[key] for key in KINDS} | {"arm": str(n)} for n, row in enumerate(plan["rows"], start=1)]
     acted = policy.act(states, plan["seed"], budget=[2.0], step=plan["step"])
     assert [row.action for row in acted.rows] == [row["action"] for row in plan["rows"]]
     assert plan["used"] == acted.used
@@ -180,11 +197,13 @@ def test_what_the_store_says_is_reported(client, programme, monkeypatch):
     def gone():
         raise UnavailableError("pumps.db: the disk is full. Nothing was changed")
 
-    monkeypatch.setattr(programme, "status", gone)
+    monkeypatch.setattr(programme, "overview", gone)
     answer = client.get(P)
     refused(answer, 503)
     assert int(answer.headers["retry-after"]) > 0
-    refused(client.get("/readyz"), 503)
+    monkeypatch.setattr(programme.store, "check_writable", gone)
+    problem, _ = refused(client.get("/readyz"), 503)
+    assert not any(word in json.dumps(problem) for word in ("pumps", "disk")), "strangers see nothing of the database"
     assert client.get("/healthz").json() == {"status": "ok"}
 
 
@@ -192,18 +211,19 @@ def test_unexpected_errors_are_not_shown(client, programme, monkeypatch, caplog)
     def broken():
         raise RuntimeError("secret of Ada")
 
-    monkeypatch.setattr(programme, "status", broken)
+    monkeypatch.setattr(programme, "overview", broken)
     problem, _ = refused(client.get(P), 500)
     assert "Ada" not in json.dumps(problem)
     assert "Traceback" not in json.dumps(problem)
 
 
+KINDS = ("type", "group", "state")
+
+
 def acted(capsys, folder, plan):
-    """What the command `evenhand act` says of a plan's arms, by the file of its policy."""
-    table = [
-        "arm,type,group,state",
-        *(",".join(row[key] for key in ("arm", "type", "group", "state")) for row in plan["rows"]),
-    ]
+    """What the command `evenhand act` says of a plan's arms, which go by their numbers, by the file of its policy."""
+    rows = [[str(number), *(row[key] for key in KINDS)] for number, row in enumerate(plan["rows"], start=1)]
+    table = [",".join(row) for row in [["arm", *KINDS], *rows]]
     (folder / "states.csv").write_text("\n".join(table) + "\n")
     budget = ",".join(str(amount) for amount in plan["budget"].values())
     options = ["--seed", str(plan["seed"]), "--step", str(plan["step"]), "--budget", budget, "--json"]
@@ -224,7 +244,7 @@ def test_the_service_plans_as_the_command_acts(client, programme, tmp_path, caps
             policy = select(schema.policies.c.body).where(schema.policies.c.digest == plan["policy"])
             (tmp_path / "plan.zip").write_bytes(tx.execute(policy).scalar())
         said = acted(capsys, tmp_path, plan)
-        for name in ("arm", "type", "state", "action", "reason"):
+        for name in ("type", "state", "action", "reason"):
             assert [row[name] for row in said["actions"]] == [row[name] for row in plan["rows"]]
         assert (said["used"], said["budget"]) == (plan["used"], plan["budget"])
         changed = [{"arm": rng.choice(arms), "action": "run", "why": "no key"}]

@@ -2,11 +2,14 @@
 
 import re
 import time
+from dataclasses import replace
 from html import unescape
 from itertools import pairwise
 
 import pytest
 
+from evenhand.programme.counterfactuals import StateNumber
+from evenhand.programme.vocabulary import Vocabulary
 from evenhand.programme.web import counterfactual_page
 
 P = "/v1/programme"
@@ -64,6 +67,25 @@ def test_an_earlier_answer_for_a_smaller_budget_competes_whatever_its_welfare(cl
     assert suppose(client, 3.0)["welfare"] == programme.certificate().welfare
 
 
+def test_the_price_of_fairness_is_told_in_arms_with_a_recommendation(client, programme):
+    asked = {"welfares": ["maximin", "maximin over groups"], "price_limit": 0.5, "seconds": 0.1}
+    found = answer(client, client.post(f"{P}/fairness", json=asked).json()["id"])
+    assert {row["welfare"] for row in found["rows"]} == {"utilitarian", "maximin", "maximin over groups"}
+    arms = programme.status().groups
+    for row in found["rows"]:
+        assert set(row["gaining"]) == set(row["losing"]) == set(row["groups"]) == set(arms)
+        assert all(row["gaining"][name] + row["losing"][name] <= arms[name] for name in arms)
+    assert found["recommended"]["welfare"] in {row["welfare"] for row in found["rows"]}
+    assert found["recommended"]["price"] <= 0.5
+    wrong = client.post(f"{P}/fairness", json={"welfares": ["envy"], "seconds": 0.1}).json()["id"]
+    for _ in range(1200):
+        if (told := client.get(f"/v1/jobs/{wrong}").json())["status"] == "failed":
+            break
+        time.sleep(0.05)
+    assert told["problem"]["status"] == 422
+    assert client.post(f"{P}/fairness", json={"price_limit": 2}).status_code == 422
+
+
 @pytest.mark.slow
 def test_an_answer_is_computed_anew_when_a_smaller_budget_has_a_better_plan(client):
     jobs = client.app.state.service.jobs
@@ -90,3 +112,19 @@ def test_the_page_says_when_nothing_can_be_measured(client):
     before, after = re.search(r"welfare ([\d.]+) ([\d.]+) no measurable difference", told).groups()
     assert before == after
     assert counterfactual_page.compared("welfare", 1.0, 1.2, measurable=True)[-1] == "+0.200"
+
+
+def test_a_difference_is_told_in_the_words_of_the_programme():
+    def told(today, then, error=0.1, most=None):
+        numbers = [(*pair, abs(pair[0] - pair[1]) > error) for pair in zip(today, then, strict=True)]
+        states = [StateNumber(name, now, by, error, sure) for name, (now, by, sure) in zip("AB", numbers, strict=True)]
+        states[0] = replace(states[0], at_most=most)
+        words = Vocabulary.read({"arm": "person, people", "step": "week"})
+        return counterfactual_page.people_sentences(states, 60, words)
+
+    assert told((30.0, 30.0), (30.0, 30.0)) == ["No change."]
+    assert "No measurable difference" in told((30.0, 30.0), (30.05, 29.95))[0]
+    assert "About 2 more people in A and 3 fewer in B" in told((30.0, 30.0), (32.1, 27.1))[0]
+    assert "About 1 fewer person in A" in told((30.0, 30.0), (29.0, 30.0))[0]
+    assert "at most 5.0 more" in told((30.0, 30.0), (32.0, 28.0), most=35.0)[1]
+    assert "at least 1.0 fewer" in told((30.0, 30.0), (28.0, 32.0), most=29.0)[1]

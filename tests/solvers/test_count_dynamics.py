@@ -381,9 +381,29 @@ def test_listed_allocations_alike():
     worth = np.random.default_rng(4).random(plan.algorithm.num_outcomes)
     inputs = (plan.outcomes.points, plan.chooser.listed, plan.outcomes.tables, worth)
     best, choice = plain_sweeps.best_listed(*inputs)
-    fast_best, fast_choice = lattice_sweeps.best_listed(*inputs)
+    fast_best, fast_choice, deficits = lattice_sweeps.best_listed(*inputs)
     assert fast_best == pytest.approx(best, abs=1e-12)
     assert np.array_equal(fast_choice, choice)
+    # Alone an allocation is its own best: the loss to the best of all, where it is possible.
+    points, listed, *others = inputs
+    for number in range(len(listed.gains)):
+        able = (points >= listed.takes[number]).all(axis=1)
+        one = type(listed)(*(column[[number]] for column in listed))
+        loss = best[able] - lattice_sweeps.best_listed(points[able], one, *others)[0]
+        assert deficits[number] == pytest.approx(loss.min(initial=np.inf), abs=1e-12)
+
+
+def test_eliminated_allocations_were_not_best():
+    plan, rng = plan_counts(PROBLEMS["dense, state-dependent"](), small=0), np.random.default_rng(5)
+    value, eliminated = rng.random(plan.num_points), 0
+    for _ in range(12):
+        worse = plan.chooser.deficits > 0.9 * np.ptp(value - plan.chooser.last) + 1e-8
+        best, choice = plan.chooser.improve(value, 0.9)
+        all_best, all_choice = type(plan.chooser)(plan.outcomes).improve(value, 0.9)
+        assert best == pytest.approx(all_best, abs=1e-12)
+        assert np.array_equal(choice.targets, all_choice.targets)
+        value, eliminated = value + 1e-3 * rng.random(plan.num_points), eliminated + worse.sum()
+    assert eliminated > 0
 
 
 def test_points_without_an_arm():

@@ -106,10 +106,7 @@ def table_bytes(rows: Sequence[dict[str, Any]], name: str) -> bytes:
         body = io.BytesIO()
         polars.DataFrame(rows).write_parquet(body)
         return body.getvalue()
-    import csv
+    from evenhand.model.io.text_table import csv_text
 
-    text = io.StringIO()
-    writer = csv.DictWriter(text, list(rows[0]), lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
-    return text.getvalue().encode()
+    head = list(rows[0])
+    return csv_text([head, *([row[name] for name in head] for row in rows)]).encode()

@@ -6,6 +6,7 @@ import click
 
 from evenhand._version import __version__
 from evenhand.cli.commands.programme import programme
+from evenhand.cli.commands.serve import token
 from evenhand.cli.completion import Commands
 
 COMMANDS = ["problems", "check", "solve", "indices", "compare", "fairness", "train", "evaluate"]
@@ -40,4 +41,5 @@ def application() -> None:
 
 for name in COMMANDS:
     application.add_command(import_module(f"evenhand.cli.commands.{name}").command)
+application.add_command(token)
 application.add_command(programme)

@@ -14,6 +14,7 @@ from evenhand.cli.arguments import ModelSource, check_target
 from evenhand.learning.settings import CHOICES, HELPS, TrainingSettings
 
 if TYPE_CHECKING:
+    from evenhand.programme.vocabulary import Vocabulary
     from evenhand.report.summary import Summary
     from evenhand.typing import Progress
 
@@ -83,6 +84,9 @@ class RunOptions:
     report: str | None = None
     """HTML file."""
 
+    vocabulary: "Vocabulary | None" = None
+    """Words of the programme that a command is about; texts and summaries use them, JSON does not."""
+
     def __post_init__(self) -> None:
         if self.backend is not None:
             from evenhand.parallel import parse_backend
@@ -126,10 +130,12 @@ class RunOptions:
         if self.as_json:
             print_json(result)
             return
+        words = self.vocabulary
         if isinstance(text, str):
-            click.echo(text)
+            click.echo(text if words is None else words.say(text))
         else:
-            print_summary(text)
+            print_summary(text if words is None else words.summary(text))
+        lines = lines if words is None else [words.say(line) for line in lines]
         for line in [*lines, f"report: {self.report}"] if self.report else lines:
             say(line)
 
@@ -138,6 +144,7 @@ class RunOptions:
         from evenhand.report import write_page
 
         if self.report is not None:
+            summary = summary if self.vocabulary is None else self.vocabulary.summary(summary)
             write_page(summary, self.report, f"evenhand {shlex.join(sys.argv[1:] if words is None else words)}")
 
 
@@ -192,7 +199,7 @@ draws_option = option(
     "--draws",
     "N",
     "Of a fitted model: also evaluate over N scenarios drawn from its posterior (200 is usual). "
-    "--seconds of solve does not limit their time.",
+    "Half of --seconds of solve is for further plans to compare with.",
     type=click.IntRange(min=1),
 )
 

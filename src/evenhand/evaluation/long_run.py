@@ -37,7 +37,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
-from scipy import stats
+from scipy.special import ndtr, stdtrit
 
 from evenhand.errors import NotConvergedError
 from evenhand.evaluation.count_simulation import simulate_counts
@@ -281,7 +281,7 @@ def _disagree(problem: Problem, first: Rollout, second: Rollout) -> bool:
         by_type = returns if returns.shape[1] != problem.num_arms else mean_by_type(problem, returns)
         figures.append((by_type.mean(axis=0), by_type.var(axis=0, ddof=1) / len(by_type), len(by_type)))
     (one, spread, number), (other, more, fewer) = figures
-    limit = float(stats.t.isf(stats.norm.sf(AGREE) / len(one), min(number, fewer) - 1))
+    limit = -float(stdtrit(min(number, fewer) - 1, ndtr(-AGREE) / len(one)))
     left_over = PERIOD / first.horizon * max(np.abs(first.returns).max(), np.abs(second.returns).max())
     return bool((np.abs(one - other) > limit * np.sqrt(spread + more) + left_over).any())
 
@@ -307,7 +307,7 @@ def _is_drifting(rollout: Rollout) -> bool:
     number, columns = drift.shape
     error = drift.std(axis=0, ddof=1) / np.sqrt(number)
     # As rare as DRIFTS errors of one normal figure are, whatever the number of episodes and of units.
-    limit = float(stats.t.isf(stats.norm.sf(DRIFTS) / columns, number - 1))
+    limit = -float(stdtrit(number - 1, ndtr(-DRIFTS) / columns))
     left_over = PERIOD / rollout.horizon * np.abs(rollout.returns).max()
     return bool((np.abs(drift.mean(axis=0)) > limit * error + left_over).any())
 

@@ -8,6 +8,7 @@
     weight, common, certainty,
     even
     mean, draws                or else: the estimate, and (draw, ...) a sample
+    seen                       (type, state, action) number of observed transitions; optional
 
 A posterior belongs to a model whose blocks have the names of its types, and its states and actions by name, in any
 order. The transitions of such a block must be the mean of its type: everything else may be edited, and edited
@@ -50,6 +51,7 @@ AXES = {
     "leans": "tsa", "counts": "tsan", "strength": "psa", "weight": "psa", "common": "psan", "certainty": "psa",
     "even": "san",
     "mean": "tsan", "draws": "dtsan",
+    "seen": "tsa",
 }  # fmt: skip
 """Axes of each array: type, state, action, next state; point of the grid of a prior; draw."""
 
@@ -72,6 +74,18 @@ class Named:
 
     actions: tuple[str, ...]
     """(action,) names."""
+
+    seen: Ints | None = None
+    """(type, state, action) number of observed transitions; None if unknown."""
+
+    def observations(self) -> dict[str, dict[str, dict[str, int]]] | None:
+        """Numbers of observed transitions by the names of type, state and action; None if unknown."""
+        if self.seen is None:
+            return None
+        names = (self.types, self.states, self.actions)
+        types, states, actions = (tuple(enumerate(own)) for own in names)
+        numbers = self.seen.tolist()
+        return {t: {s: {a: numbers[i][j][k] for k, a in actions} for j, s in states} for i, t in types}
 
 
 @dataclass(frozen=True, eq=False)
@@ -130,7 +144,7 @@ def save_posterior(named: Named, path: str | os.PathLike[str]) -> None:
         named: the posterior; every row must be known.
         path: from `posterior_path`; an existing file is replaced.
     """
-    arrays = _arrays_of(named.posterior)
+    arrays = _arrays_of(named.posterior) | ({} if named.seen is None else {"seen": named.seen})
     faults = Faults()
     _check_arrays(named, arrays, faults)
     if faults:
@@ -189,6 +203,7 @@ def _read(archive: zipfile.ZipFile) -> Named:
             arrays[key] = array
     faults.raise_if_any()
     head = {key: arrays.pop(key).item() if key in arrays else None for key in ("format", "schema", "names")}
+    seen = arrays.pop("seen", None)
     given = set(arrays) if "draws" in arrays else set(arrays) - {"known", "like"}
     if str(head["format"]) != FORMAT:
         faults.add("format", f"not a posterior of evenhand. {HOW_TO_FIT}")
@@ -213,14 +228,16 @@ def _read(archive: zipfile.ZipFile) -> Named:
         if "leans" in arrays:
             prior = PooledPrior(**{field.name: floats[field.name] for field in fields(PooledPrior)})
             posterior = Pooled(posterior, arrays["leans"], floats["counts"], prior)
-    named = Named(posterior, **{key: tuple(map(str, names[key])) for key in NAMES})
-    _check_arrays(named, _arrays_of(posterior), faults)
+    named = Named(posterior, **{key: tuple(map(str, names[key])) for key in NAMES}, seen=seen)
+    _check_arrays(named, _arrays_of(posterior) | ({} if seen is None else {"seen": seen}), faults)
     faults.raise_if_any()
     return named
 
 
 def _header_fault(key: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> str:
-    kinds = {"format": "US", "names": "US", "schema": "iu", "known": "b", "leans": "b", "like": "iu"}.get(key, "f")
+    kinds = {"format": "US", "names": "US", "schema": "iu", "known": "b", "leans": "b", "like": "iu", "seen": "iu"}.get(
+        key, "f"
+    )
     if dtype.kind not in kinds or len(shape) != len(AXES[key]):
         return f"expected {len(AXES[key])} axes of other entries, got {dtype} of shape {shape}"
     return "is empty" if 0 in shape else ""
@@ -236,6 +253,8 @@ def _check_arrays(named: Named, arrays: dict[str, Array], faults: Faults) -> Non
             faults.add(key, f"has the shape {array.shape}, which does not match its names or the other arrays")
         elif array.dtype.kind == "f" and not ((array >= 0) & np.isfinite(array)).all():
             faults.add(key, "has entries that are negative, infinite or not a number")
+        elif key == "seen" and (array < 0).any():
+            faults.add(key, "has negative numbers")
         elif key in ("mean", "draws") and (np.abs(array.sum(axis=-1) - 1) > TOLERANCE).any():
             faults.add(key, "has rows that are not probabilities")
     if "like" in arrays and ((arrays["like"] < 0) | (arrays["like"] >= len(named.actions))).any():

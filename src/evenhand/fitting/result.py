@@ -72,6 +72,12 @@ class FitResult(Shown):
         """
         return build_problem(self.log, self.posterior.mean, self.terms)
 
+    @property
+    def named(self) -> Named:
+        """The posterior with its names and numbers of observations, as `save` writes it."""
+        log = self.log
+        return Named(self.posterior, log.types, log.states, log.actions, self.moves.departures)
+
     @cached_property
     def unseen(self) -> Bools:
         """(type, state, action) unobserved pairs: without moves of the type, and not passed between two rows."""
@@ -112,7 +118,7 @@ class FitResult(Shown):
             ModelError: there are unobserved pairs without a statement.
         """
         problem, file = self.problem, Path(path)
-        named = Named(self.posterior, self.log.types, self.log.states, self.log.actions)
+        named = self.named
         if file.suffix.lower() not in (".toml", ".json", ".npz"):
             save(problem, file)  # raises on an unknown suffix
         with tempfile.TemporaryDirectory() as folder:  # errors are found before anything is written

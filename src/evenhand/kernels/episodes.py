@@ -24,7 +24,7 @@ from evenhand.parallel import in_order
 from evenhand.typing import Bools, Floats, Indices
 
 BLOCK = 8
-"""Episodes that a thread plays at a time."""
+"""Least number of episodes that a thread plays at a time."""
 
 
 class Dynamics(NamedTuple):
@@ -116,7 +116,9 @@ def in_blocks(play_block: Callable[[int, int], Any], number: int) -> list[Any]:
         play_block: plays the episodes from one number up to another.
         number: of episodes.
     """
-    blocks = [(start, min(start + BLOCK, number)) for start in range(0, number, BLOCK)]
+    # Few blocks, as each takes the interpreter's lock; enough that threads end at about the same time.
+    size = max(BLOCK, number // 32)
+    blocks = [(start, min(start + size, number)) for start in range(0, number, size)]
     return list(in_order(lambda block: play_block(*block), blocks, 1 if len(blocks) == 1 else None))
 
 

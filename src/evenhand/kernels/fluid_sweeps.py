@@ -282,12 +282,32 @@ class _Blocks(NamedTuple):
     levels: Floats
     """(block,) the cut."""
     uppers: Ints
-    ties: Ints
+    kept: Ints
     arms: Ints
-    """(block,) number of types above the cut, of types at it, and of arms at or above it."""
+    """(block,) number of types above the cut, of types and of arms at or above it; no cut if none is below or above."""
 
 
-def settle_levels(starts: Ints, values: Floats, slopes: Floats, counts: Ints, mass: Mass) -> Floats:
+class _Room(NamedTuple):
+    """Working memory of one thread."""
+
+    costs: Floats
+    above: Floats
+    keep: Bools
+    over: Bools
+    place: Indices
+    """(type,) marginal costs just below and above a cut, types that are at least at it and above it, bins of costs."""
+    items: Ints
+    """(type,) types in bins that are sorted, and types in a new order."""
+    bin_arms: Ints
+    bin_costs: Floats
+    """(bin,) arms, and their costs, up to each bin."""
+    bin_gains: Floats
+    """(bin,) gain up to each bin if all of the bin cost as little as its least."""
+
+
+def settle_levels(
+    starts: Ints, values: Floats, slopes: Floats, counts: Ints, mass: Mass, small: int = 4096, num_bins: int = 256
+) -> Floats:
     """(type,) the values that maximise W(v) - sum_n c_n(v_n), the largest such.
 
     Args:
@@ -296,6 +316,8 @@ def settle_levels(starts: Ints, values: Floats, slopes: Floats, counts: Ints, ma
         slopes: (vertex,) marginal cost beyond each vertex; infinite at the last of a type.
         counts: (type,) arms of each type.
         mass: the sum of the m smallest rank weights.
+        small: types of a block that is settled as a whole, while it is in the processor's cache.
+        num_bins: bins of costs.
     """
     num_arms, num_types = int(counts.sum()), len(counts)
     unit = -(-num_arms // MOST_TABULATED)
@@ -303,15 +325,15 @@ def settle_levels(starts: Ints, values: Floats, slopes: Floats, counts: Ints, ma
     # Copies, so that Numba compiles once, whether or not arrays are writable.
     frontiers = np.array(starts), np.array(values), np.array(slopes)
     curves = _Curves(*frontiers, np.array(counts), np.require(mass(points), requirements=["C", "W"]), unit, num_arms)
-    settled, order, spare = np.empty(num_types), np.arange(num_types), np.empty(num_types, dtype=np.int64)
+    settled, order = np.empty(num_types), np.arange(num_types)
     begins, ends, tops = np.zeros(1, np.int64), np.full(1, num_types), np.zeros(1, np.int64)
     lows, highs = np.full(1, -np.inf), np.full(1, np.inf)
     # All blocks of one depth at once; each falls into an upper and a lower one, until none is left.
     while len(begins):
         numbers = (np.empty(len(begins), dtype=np.int64) for _ in range(3))
         blocks = _Blocks(begins, ends, tops, lows, highs, np.empty(len(begins)), *numbers)
-        in_parts(_cut_blocks, 20.0 * (ends - begins).sum(), curves, blocks, order, spare, settled)
-        upper_ends, lower_begins = begins + blocks.uppers, begins + blocks.uppers + blocks.ties
+        in_parts(_cut_blocks, 100.0 * (ends - begins).sum(), curves, blocks, order, settled, small, num_bins)
+        upper_ends, lower_begins = begins + blocks.uppers, begins + blocks.kept
         up, down = upper_ends > begins, ends > lower_begins
         # A lower block has more arms on top of it: those that stayed above.
         tops = np.concatenate([tops[up], (tops + blocks.arms)[down]])
@@ -321,59 +343,105 @@ def settle_levels(starts: Ints, values: Floats, slopes: Floats, counts: Ints, ma
 
 
 @njit
-def _cut_blocks(part, parts, curves, blocks, order, spare, settled):
-    """Cut blocks, each at a level: types above it, at it (settled), below it."""
+def _cut_blocks(part, parts, curves, blocks, order, settled, small, num_bins):
+    """Cut large blocks once, and settle small ones."""
+    most = 0
+    for b in range(part, len(blocks.begins), parts):
+        most = max(most, blocks.ends[b] - blocks.begins[b])
+    room = _Room(
+        np.empty(most),
+        np.empty(most),
+        np.empty(most, dtype=np.bool_),
+        np.empty(most, dtype=np.bool_),
+        np.empty(most, dtype=np.int32),
+        np.empty(most, dtype=np.int64),
+        np.empty(num_bins + 2, dtype=np.int64),
+        np.empty(num_bins + 2),
+        np.empty(num_bins + 2),
+    )
+    places, levels = np.empty((small + 1, 3), dtype=np.int64), np.empty((small + 1, 2))
     for b in range(part, len(blocks.begins), parts):
         begin, end, top = blocks.begins[b], blocks.ends[b], blocks.tops[b]
         low, high = blocks.lows[b], blocks.highs[b]
-        blocks.uppers[b], blocks.ties[b], blocks.arms[b] = 0, end - begin, 0
-        types = order[begin:end]
-        if len(types) == 1:
-            # A type alone moves as one arm at the mean of its weights: m -> G(m) - m c is convex, so it moves whole.
-            arms, v = curves.counts[types[0]], curves.starts[types[0]]
-            weight = (_mass(curves, top + arms) - _mass(curves, top)) / arms
-            while curves.slopes[v] <= weight:
-                v += 1
-            settled[types[0]] = curves.values[v]
+        if end - begin > small:
+            found = _cut(order[begin:end], curves, top, low, high, settled, room)
+            blocks.levels[b], blocks.uppers[b], blocks.kept[b], blocks.arms[b] = found
             continue
-        middle = _middle_vertex(types, curves, low, high)
-        level = high if np.isnan(middle) else middle
-        blocks.levels[b] = level
-        # Marginal costs just below and just above the level.
-        costs, above = np.zeros(len(types)), np.zeros(len(types))
-        keep, over = np.empty(len(types), dtype=np.bool_), np.empty(len(types), dtype=np.bool_)
-        for i in range(len(types)):
-            keep[i] = True
-            for v in range(curves.starts[types[i]], curves.starts[types[i] + 1]):
-                if curves.values[v] > level:
-                    break
-                above[i] = curves.slopes[v]
-                if curves.values[v] < level:
-                    costs[i] = curves.slopes[v]
-        blocks.arms[b] = _best_prefix(types, costs, curves, top, keep)
-        # No vertex inside: nothing changes between the ends, so every type is at one of them.
-        if np.isnan(middle):
-            for i in range(len(types)):
-                settled[types[i]] = high if keep[i] else low
-            continue
-        for i in range(len(types)):
-            over[i] = keep[i]
-        _best_prefix(types, above, curves, top, over)
-        # Reorder the block: above the level, at it, below it.
-        place = begin
-        for group in range(3):
-            for i in range(len(types)):
-                if (0 if over[i] else 1 if keep[i] else 2) == group:
-                    spare[place] = types[i]
-                    place += 1
-                    if group == 1:
-                        settled[types[i]] = level
-            if group == 0:
-                blocks.uppers[b] = place - begin
-            elif group == 1:
-                blocks.ties[b] = place - begin - blocks.uppers[b]
-        for i in range(len(types)):
-            types[i] = spare[begin + i]
+        blocks.uppers[b], blocks.kept[b], blocks.arms[b] = 0, end - begin, 0
+        waiting = 0
+        while True:
+            level, upper, kept, arms = _cut(order[begin:end], curves, top, low, high, settled, room)
+            # The lower part waits, and the upper one is next; without one, the last that waits.
+            if begin + kept < end:
+                places[waiting, 0], places[waiting, 1], places[waiting, 2] = begin + kept, end, top + arms
+                levels[waiting, 0], levels[waiting, 1] = low, level
+                waiting += 1
+            if upper > 0:
+                end, low = begin + upper, level
+            elif waiting > 0:
+                waiting -= 1
+                begin, end, top = places[waiting, 0], places[waiting, 1], places[waiting, 2]
+                low, high = levels[waiting, 0], levels[waiting, 1]
+            else:
+                break
+
+
+@njit
+def _cut(types, curves, top, low, high, settled, room):
+    """Cut a block at a level, into types above it, at it (settled) and below it.
+
+    Returns the level, the number of types above it, and the numbers of types and arms at or above it.
+    """
+    size = len(types)
+    if size == 1:
+        # A type alone moves as one arm at the mean of its weights: m -> G(m) - m c is convex, so it moves whole.
+        arms, v = curves.counts[types[0]], curves.starts[types[0]]
+        weight = (_mass(curves, top + arms) - _mass(curves, top)) / arms
+        while curves.slopes[v] <= weight:
+            v += 1
+        settled[types[0]] = curves.values[v]
+        return 0.0, 0, size, arms
+    middle = _middle_vertex(types, curves, low, high)
+    level = high if np.isnan(middle) else middle
+    # Marginal costs just below and just above the level.
+    costs, above, keep, over = room.costs, room.above, room.keep, room.over
+    for i in range(size):
+        keep[i], costs[i], above[i] = True, 0.0, 0.0
+        for v in range(curves.starts[types[i]], curves.starts[types[i] + 1]):
+            if curves.values[v] > level:
+                break
+            above[i] = curves.slopes[v]
+            if curves.values[v] < level:
+                costs[i] = curves.slopes[v]
+    arms = _best_prefix(types, costs, curves, top, keep, room)
+    # No vertex inside: nothing changes between the ends, so every type is at one of them.
+    if np.isnan(middle):
+        for i in range(size):
+            settled[types[i]] = high if keep[i] else low
+        return level, 0, size, arms
+    upper, kept = 0, 0
+    for i in range(size):
+        over[i] = keep[i]
+        kept += keep[i]
+    _best_prefix(types, above, curves, top, over, room)
+    for i in range(size):
+        upper += over[i]
+    # Reorder the block: above the level, at it, below it.
+    first, tie, last = 0, upper, kept
+    for i in range(size):
+        if over[i]:
+            room.items[first] = types[i]
+            first += 1
+        elif keep[i]:
+            room.items[tie] = types[i]
+            settled[types[i]] = level
+            tie += 1
+        else:
+            room.items[last] = types[i]
+            last += 1
+    for i in range(size):
+        types[i] = room.items[i]
+    return level, upper, kept, arms
 
 
 @njit
@@ -391,21 +459,18 @@ def _mass(curves, arms):
 @njit
 def _middle_vertex(types, curves, low, high):
     """A level near the median of the vertices strictly inside the interval; nan without any."""
-    # Phase 1: how many there are.
-    number = 0
-    for one in types:
-        for v in range(curves.starts[one], curves.starts[one + 1]):
-            number += low < curves.values[v] < high
-    if number == 0:
-        return np.nan
-    # Phase 2: every so many of them, in order, by insertion; their median is the pivot.
-    sample = np.empty(min(number, SAMPLE))
-    seen, taken = 0, 0
+    # Every so many of them, in order, by insertion. If there is no more room, every second is enough from there on.
+    sample = np.empty(SAMPLE)
+    seen, taken, stride = 0, 0, 1
     for one in types:
         for v in range(curves.starts[one], curves.starts[one + 1]):
             value = curves.values[v]
             if low < value < high:
-                if taken < len(sample) and seen == taken * number // len(sample):
+                if seen % stride == 0:
+                    if taken == SAMPLE:
+                        taken, stride = SAMPLE // 2, 2 * stride
+                        for place in range(taken):
+                            sample[place] = sample[2 * place + 1]
                     place = taken
                     while place > 0 and sample[place - 1] > value:
                         sample[place] = sample[place - 1]
@@ -413,53 +478,73 @@ def _middle_vertex(types, curves, low, high):
                     sample[place] = value
                     taken += 1
                 seen += 1
-    return sample[len(sample) // 2]
+    return sample[taken // 2] if taken > 0 else np.nan
 
 
 @njit
-def _best_prefix(types, costs, curves, top, keep):
-    """Mark the types of the best set among those marked, and return its number of arms."""
-    undecided, number = np.empty(len(types), dtype=np.int64), np.int64(0)
-    kept, open_arms = 0, 0
+def _best_prefix(types, costs, curves, top, keep, room):
+    """Mark the types of the best set among those marked, and return its number of arms.
+
+    In the order of costs the best set is a prefix, of equal ones the longest. A type that costs at most the least
+    weight is in, one that costs more than the largest is out, the others are binned by cost. Since G is convex, a
+    prefix that ends within a bin is worse than one at an end of bins, unless the bin as a whole could be better if all
+    of it cost as little as its least: only such bins are sorted.
+    """
+    open_arms = 0
     for i in range(len(types)):
-        if keep[i]:
-            undecided[number] = i
-            number += 1
-            open_arms += curves.counts[types[i]]
-    # A type that costs at most the least weight left is in; one that costs more than the largest is out.
-    before = number + 1
-    while 0 < number < before:
-        before = number
-        least = _mass(curves, top + kept + 1) - _mass(curves, top + kept)
-        most = _mass(curves, top + kept + open_arms) - _mass(curves, top + kept + open_arms - 1)
-        number = np.int64(0)
-        for place in range(before):
-            i = undecided[place]
-            arms = curves.counts[types[i]]
-            if costs[i] <= least:
-                kept += arms
-                open_arms -= arms
-            elif costs[i] > most:
-                keep[i] = False
-                open_arms -= arms
-            else:
-                undecided[number] = i
-                number += 1
-        if number > 0.9 * before:  # few were decided: sorting is quicker than more rounds
-            break
-    # The others are sorted: the best set is a prefix, of equal ones the longest.
-    _sort(undecided, number, costs)
-    arms, best_arms, best_place = kept, kept, 0
-    total, best, base = 0.0, 0.0, _mass(curves, top + kept)
-    for place in range(number):
-        i = undecided[place]
+        open_arms += curves.counts[types[i]] * keep[i]
+    if open_arms == 0:
+        return np.int64(0)
+    least = _mass(curves, top + 1) - _mass(curves, top)
+    most = _mass(curves, top + open_arms) - _mass(curves, top + open_arms - 1)
+    # Phase 1: arms and costs of the bins; the first is in, the last is out.
+    number = min(len(types) // 4 + 1, len(room.bin_arms) - 2)
+    width, out = (most - least) / number, number + 1
+    for b in range(number + 2):
+        room.bin_arms[b], room.bin_costs[b] = 0, 0.0
+    for i in range(len(types)):
+        b, arms = out, curves.counts[types[i]]
+        if keep[i] and costs[i] <= least:
+            b = 0
+        elif keep[i] and costs[i] <= most:
+            b = 1 + min(int((costs[i] - least) / width), number - 1)
+            room.bin_costs[b] += arms * costs[i]
+        room.place[i] = b
+        room.bin_arms[b] += arms
+    # Phase 2: the best end of a bin; arms and costs become those of all bins up to each.
+    base = _mass(curves, top + room.bin_arms[0])
+    best, best_arms, best_bin = 0.0, room.bin_arms[0], 0
+    for b in range(1, out):
+        arms = room.bin_arms[b]
+        room.bin_arms[b] += room.bin_arms[b - 1]
+        room.bin_costs[b] += room.bin_costs[b - 1]
+        gain = _mass(curves, top + room.bin_arms[b]) - base
+        room.bin_gains[b] = gain - room.bin_costs[b - 1] - arms * (least + (b - 1) * width)
+        if gain - room.bin_costs[b] >= best:
+            best, best_arms, best_bin = gain - room.bin_costs[b], room.bin_arms[b], b
+    # Phase 3: prefixes that end within a bin.
+    undecided = 0
+    room.bin_gains[0] = room.bin_gains[out] = -np.inf
+    for i in range(len(types)):
+        if room.bin_gains[room.place[i]] >= best:
+            room.items[undecided] = i
+            undecided += 1
+    _sort(room.items, undecided, costs)
+    last, here, arms, total = undecided, 0, 0, 0.0
+    for place in range(undecided):
+        i = room.items[place]
+        if room.place[i] != here:
+            here = room.place[i]
+            arms, total = room.bin_arms[here - 1], room.bin_costs[here - 1]
         arms += curves.counts[types[i]]
         total += curves.counts[types[i]] * costs[i]
         gain = _mass(curves, top + arms) - base - total
-        if gain >= best:
-            best, best_arms, best_place = gain, arms, place + 1
-    for place in range(best_place, number):
-        keep[undecided[place]] = False
+        if gain > best:
+            best, best_arms, best_bin, last = gain, arms, here, place + 1
+    for i in range(len(types)):
+        keep[i] = room.place[i] <= best_bin
+    for place in range(last, undecided):
+        keep[room.items[place]] = False
     return best_arms
 
 

@@ -3,11 +3,9 @@
 Large work is cut into parts for threads, which do not change the result.
 """
 
-from concurrent.futures import ThreadPoolExecutor
-
 import numpy as np
 
-from evenhand.kernels.compilation import THREADS_FROM, in_parts, njit
+from evenhand.kernels.compilation import in_parts, njit
 from evenhand.kernels.splits import Bands, Lines, Listed, Steps
 from evenhand.parallel import num_threads
 from evenhand.typing import Array, Floats, Indices, Ints
@@ -145,62 +143,58 @@ def climb_budget(
     Returns:
         (point,) best values, and the (point,) codes of the choices.
     """
-    # F_k(., j) depends on at most d_k units less, so a ring of that many budgets is enough. At budget 0 it is `final`.
+    # F_k(., j) depends on at most d_k units less, so a ring of that many budgets is enough. At budget 0, and beyond the
+    # last cell, it is `final`.
     depth = int(units.max()) + 1
-    best = np.tile(final, (depth, len(gains), 1))
+    best = np.tile(final, (depth, len(gains) + 1, 1))
     code = np.zeros(best.shape, dtype=strides.dtype)
-    parts = num_threads() if 10.0 * final.size * len(gains) >= THREADS_FROM else 1
-
-    def climb(part: int, j: int) -> None:
-        _climb(part, parts, j, final, (gains, units, strides), steps, (best, code))
-
-    if parts == 1:
-        for j in range(1, num_units + 1):
-            climb(0, j)
-    else:
-        # Budgets one after the other; within one, runs are independent, since steps lead to smaller budgets.
-        with ThreadPoolExecutor(parts) as pool:
-            for j in range(1, num_units + 1):
-                list(pool.map(climb, range(parts), [j] * parts))
+    # Budgets one after the other; within one, runs are independent, since steps lead to smaller budgets.
+    for j in range(1, num_units + 1):
+        in_parts(_climb, 10.0 * final.size * len(gains), j, (gains, units, strides), steps, best, code)
     return best[num_units % depth, 0], code[num_units % depth, 0]
 
 
 @njit
-def _climb(part, parts, j, final, cells, steps, tables):
+def _climb(part, parts, j, cells, steps, best, code):
     gains, units, strides = cells
     run_starts, offsets, begins, ends = steps
-    best, code = tables
-    depth, num_cells = len(best), len(gains)
+    depth, num_points = len(best), best.shape[2]
     here = j % depth
-    for run in range(part, len(run_starts) - 1, parts):
+    # Neighbouring runs, so that threads do not write next to each other.
+    run = np.searchsorted(run_starts, part * num_points // parts)
+    while run_starts[run] < (part + 1) * num_points // parts:
         start, stop = run_starts[run], run_starts[run + 1]
-        for k in range(num_cells - 1, -1, -1):
+        for k in range(len(gains) - 1, -1, -1):
             # F_k begins as F_{k+1}, and serving one arm more is offered.
             value, choice = best[here, k, start:stop], code[here, k, start:stop]
-            # Element by element: the assignment of a slice takes three seconds to compile.
-            for p in range(stop - start):
-                last = k == num_cells - 1
-                value[p] = final[start + p] if last else best[here, k + 1, start + p]
-                choice[p] = 0 if last else code[here, k + 1, start + p]
+            value_without, choice_without = best[here, k + 1, start:stop], code[here, k + 1, start:stop]
             low, high = begins[k, run], ends[k, run]
-            if j < units[k] or high <= low:
-                continue
+            if j < units[k]:
+                low, high = 0, 0
+            # Element by element: the assignment of a slice takes three seconds to compile.
+            for p in range(low):
+                value[p], choice[p] = value_without[p], choice_without[p]
+            for p in range(high, stop - start):
+                value[p], choice[p] = value_without[p], choice_without[p]
             before, other = (j - units[k]) % depth, start + offsets[k, run]
-            value_before = best[before, k, other + low : other + high]
-            choice_before = code[before, k, other + low : other + high]
-            value, choice, gain, stride = value[low:high], choice[low:high], gains[k], strides[k]
+            value_with = best[before, k, other + low : other + high]
+            choice_with = code[before, k, other + low : other + high]
+            value, value_without = value[low:high], value_without[low:high]
+            choice, choice_without = choice[low:high], choice_without[low:high]
+            gain, stride = gains[k], strides[k]
             # Without a branch in it the loop can use vector registers.
             for p in range(high - low):
-                offer = gain + value_before[p]
-                better = offer > value[p]
-                value[p] = offer if better else value[p]
-                choice[p] = choice_before[p] + stride if better else choice[p]
+                offer = gain + value_with[p]
+                better = offer > value_without[p]
+                value[p] = offer if better else value_without[p]
+                choice[p] = choice_with[p] + stride if better else choice_without[p]
+        run += 1
 
 
 # -- the maximum by a list --------------------------------------------------------------------------------------------
 
 
-def best_listed(points: Array, listed: Listed, tables: Ints, values: Floats) -> tuple[Floats, Ints]:
+def best_listed(points: Array, listed: Listed, tables: Ints, values: Floats) -> tuple[Floats, Ints, Floats]:
     """The best of the listed allocations that a point has the arms for.
 
     Args:
@@ -210,23 +204,27 @@ def best_listed(points: Array, listed: Listed, tables: Ints, values: Floats) -> 
         values: (outcome,) the value of what is reached.
 
     Returns:
-        (point,) best values, and the (point,) numbers of the first best allocations.
+        (point,) best values, the (point,) numbers of the first best allocations, and (allocation,) by how much each is
+        worse than the best at least, wherever there are the arms for it.
     """
     best, choice = np.empty(len(points)), np.empty(len(points), dtype=np.int64)
-    in_parts(_best_listed, points.size * len(listed.gains), points, listed, tables, values, best, choice)
-    return best, choice
+    deficits = np.full((num_threads(), len(listed.gains)), np.inf)
+    in_parts(_best_listed, points.size * len(listed.gains), points, listed, tables, values, best, choice, deficits)
+    return best, choice, deficits.min(axis=0)
 
 
 @njit
-def _best_listed(part, parts, points, listed, tables, values, best, choice):
+def _best_listed(part, parts, points, listed, tables, values, best, choice, deficits):
     takes, shifts, arms, offsets, gains = listed
     num_points, num_states = points.shape
+    offers, least = np.empty(len(gains)), deficits[part]
     for p in range(part, num_points, parts):
         top, first = -np.inf, 0
         for a in range(len(gains)):
             able = True
             for s in range(num_states):
                 able = able and points[p, s] >= takes[a, s]
+            offers[a] = -np.inf
             if not able:
                 continue
             left = arms[a]
@@ -235,7 +233,9 @@ def _best_listed(part, parts, points, listed, tables, values, best, choice):
                 after = left - points[p, s] - shifts[a, s]
                 index += tables[num_states - 1 - s, left] - tables[num_states - 1 - s, after]
                 left = after
-            offer = gains[a] + values[index]
-            if offer > top:
-                top, first = offer, a
+            offers[a] = gains[a] + values[index]
+            if offers[a] > top:
+                top, first = offers[a], a
         best[p], choice[p] = top, first
+        for a in range(len(gains)):
+            least[a] = min(least[a], top - offers[a])

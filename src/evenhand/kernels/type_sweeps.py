@@ -161,7 +161,15 @@ def _follow(laws, rests, places, leaves, values, room):
             else:
                 target = room[places[t + 1] : places[t + 1] + rest]
                 target[:] = 0.0
-                for k in range(begin, end):
+                fours = begin + (end - begin) // 4 * 4
+                for k in range(begin, fours, 4):  # as in `expand`
+                    w0, w1, w2, w3 = weights[k], weights[k + 1], weights[k + 2], weights[k + 3]
+                    c0, c1, c2, c3 = columns[k], columns[k + 1], columns[k + 2], columns[k + 3]
+                    b0, b1 = source[c0 * rest : (c0 + 1) * rest], source[c1 * rest : (c1 + 1) * rest]
+                    b2, b3 = source[c2 * rest : (c2 + 1) * rest], source[c3 * rest : (c3 + 1) * rest]
+                    for q in range(rest):
+                        target[q] += (w0 * b0[q] + w1 * b1[q]) + (w2 * b2[q] + w3 * b3[q])
+                for k in range(fours, end):
                     weight, block = weights[k], source[columns[k] * rest : (columns[k] + 1) * rest]
                     for q in range(rest):
                         target[q] += weight * block[q]

@@ -7,7 +7,7 @@ Everything that computes works on ArmTables, so that a step of a million differe
 
 import hashlib
 import reprlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from fractions import Fraction
 from functools import cached_property, partial
@@ -34,7 +34,7 @@ from evenhand.checks import (
 )
 from evenhand.display import Shown, counted
 from evenhand.errors import Fault, InvalidInputError, ModelError, nearest
-from evenhand.model.labels import AXES, Names, depth_of, with_words, with_words_of_arm
+from evenhand.model.labels import AXES, Names, called, depth_of, with_words, with_words_of_arm
 from evenhand.typing import Array, Bools, Floats, Indices
 
 ROOM = 1 + 1e-9
@@ -237,6 +237,18 @@ def check_idle(usage: Floats, faults: Faults) -> None:
 
 _ARRAYS = ("transitions", "rewards", "usage", "initial", "num_states", "num_actions")
 _UNNAMED: tuple[str, tuple[str, ...], tuple[str, ...]] = ("", (), ())
+
+
+def common_resources(arms: Iterable[Arm | None], faults: Faults) -> int | None:
+    """Number of resources of the first arm that is not None; adds a fault per arm with another number."""
+    valid = [(index, arm) for index, arm in enumerate(arms) if arm is not None]
+    numbers = [arm.usage.shape[2] for _, arm in valid]
+    for (index, _), number in zip(valid, numbers, strict=True):
+        if number != numbers[0]:
+            first = called(valid[0][1].name, valid[0][0])
+            faults.add(f"arms[{index}].usage", f"has {number} resources where {first} has {numbers[0]}")
+    return numbers[0] if numbers else None
+
 
 # -- many arms -------------------------------------------------------------------------------------------------------
 

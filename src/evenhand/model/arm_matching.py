@@ -173,11 +173,16 @@ class _Match:
             )
         # Of several with the same dynamics, one with the same floor, promises and initial states; else the first.
         floor, start = problem.type_floors[ours], np.trim_zeros(problem.types.initial[ours], "b")
-        waits = problem.waits_of_type(ours)
+
+        def waits_of(whole: CoupledMDP, kind: int) -> dict[str, int]:
+            """Return the promises of a type."""
+            return whole.waits_of(int(np.argmax(whole.type_of_block == kind)))
+
+        waits = waits_of(problem, ours)
 
         def differs(kind: int) -> tuple[bool, bool, bool]:
             same_start = np.array_equal(np.trim_zeros(made_for.types.initial[kind], "b"), start)
-            return bool(made_for.type_floors[kind] != floor), made_for.waits_of_type(kind) != waits, not same_start
+            return bool(made_for.type_floors[kind] != floor), waits_of(made_for, kind) != waits, not same_start
 
         return min(found, key=differs)
 

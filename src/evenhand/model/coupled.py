@@ -28,9 +28,9 @@ from evenhand.checks import (
 )
 from evenhand.display import Shown, counted
 from evenhand.errors import Fault, InvalidInputError, nearest
-from evenhand.model.arm import ROOM, Arm, ArmTables, frozen, read_waits, set_fields, usable_amount
+from evenhand.model.arm import ROOM, Arm, ArmTables, common_resources, frozen, read_waits, set_fields, usable_amount
 from evenhand.model.criterion import Criterion, as_criterion, read_criterion
-from evenhand.model.labels import AXES, Names, called, with_words
+from evenhand.model.labels import AXES, Names, with_words
 from evenhand.model.welfare import parse_welfare
 from evenhand.typing import Bools, Floats, Indices, Ints
 
@@ -141,8 +141,7 @@ class CoupledMDP(SharedResources):
     the rule of every resource."""
 
     max_waits: Indices = None  # type: ignore[assignment]  # read below
-    """(block, state) steps without service after which an arm in the state is served, -1 without a promise. May be
-    given as {state: steps} for all arms that have the state, or as one such mapping per block; see `with_max_wait`."""
+    """(block, state) promised waits, -1 for none (`with_max_wait`); or {state: steps}, for all arms or per block."""
 
     criterion: Criterion = "discounted"  # type: ignore[assignment]  # text is read below
     """Value of rewards over time; may be given as text."""
@@ -290,41 +289,31 @@ class CoupledMDP(SharedResources):
     def with_max_wait(
         self, limits: Mapping[str, int | None], *, type: str | None = None, group: str | None = None
     ) -> "CoupledMDP":
-        """Return the problem with promises: no arm in a state goes longer than so many steps without service.
-
-        The waiting time of an arm counts its steps without service in promised states, one after another. It begins
-        anew with service, or if the arm leaves all such states; an arm whose waiting time has reached the limit of its
-        state is served at that step. Other promises stay.
+        """Return the problem with promised waits (see `policies.deadlines`) in some states; other promises stay.
 
         Args:
-            limits: steps per state, by its name or number; None for no promise.
-            type: name of the type of arms that they are for; by default all that have the state.
-            group: group of the arms that they are for; by default all.
+            limits: steps without service after which an arm in a state is served, by state; None for no promise.
+            type: name of the type of these arms; by default all that have the state.
+            group: their group; by default any.
 
         Raises:
             ModelError: no such arm has the state, or a limit is not a whole number from 0.
         """
-        groups = [self.group_names[number] for number in self.group_of_block]
-        names = [label[0] for label in self.tables.all_labels]
-        meant = [type in (None, n) and group in (None, g) for n, g in zip(names, groups, strict=True)]
-        if not any(meant):
-            raise InvalidInputError("max_wait: there are no arms of this type and group")
+        groups = (self.group_names[number] for number in self.group_of_block)
+        blocks = enumerate(zip((label[0] for label in self.tables.all_labels), groups, strict=True))
+        rows = [block for block, (name, place) in blocks if type in (None, name) and group in (None, place)]
+        if not rows:
+            raise InvalidInputError("max_wait: there are no arms of this type and group", argument="max_wait")
         faults, waits = Faults(), self.max_waits.copy()
-        rows = np.flatnonzero(meant)
-        new = read_waits(limits, self.tables.select(rows), faults, unset=-2)
+        new = read_waits(limits, self.tables.select(np.array(rows)), faults, unset=-2)
         faults.raise_if_any("max_wait", argument="max_wait")
         waits[rows] = np.where(new > -2, new, waits[rows])
         return self._changed(_OF_TYPES, max_waits=waits)
 
-    def waits_of_type(self, kind: int) -> dict[str, int]:
-        """Promised waits of one type, by the names of the states."""
-        return self.waits_of_block(int(self._first_blocks[kind]))
-
-    def waits_of_block(self, block: int) -> dict[str, int]:
+    def waits_of(self, block: int) -> dict[str, int]:
         """Promised waits of one block, by the names of the states."""
-        labels = self.tables.all_labels[block][1]
-        promised = np.flatnonzero(self.max_waits[block] >= 0).tolist()
-        return {labels[s] if labels else str(s): int(self.max_waits[block, s]) for s in promised}
+        labels, limits = self.tables.all_labels[block][1], self.max_waits[block].tolist()
+        return {labels[s] if labels else str(s): limit for s, limit in enumerate(limits) if limit >= 0}
 
     def with_transitions(self, transitions: Floats) -> "CoupledMDP":
         """Return the problem with other transition probabilities.
@@ -396,9 +385,8 @@ class CoupledMDP(SharedResources):
     @cached_property
     def type_of_block(self) -> Indices:
         """(block,) type of each block, in order of first appearance."""
-        # Arms are of one type by their numbers. A floor distinguishes them, and over groups so does the group.
+        # Arms are of one type by their numbers. Floors and promises distinguish them, and over groups the group.
         groups = self.group_of_block.tolist() if self.over == "groups" else [0] * len(self.tables)
-        # So does a promise.
         waits = [row.tobytes() for row in self.max_waits] if self.has_max_wait else groups
         return _numbered(zip(self.tables.digests, self.floors.tolist(), waits, groups, strict=True))[1]
 
@@ -579,17 +567,6 @@ def _read_spend(value: object, num_resources: int, faults: Faults) -> tuple[str,
         faults.add("spend", f"expected 'all' or 'at most', or one of these per resource, got {reprlib.repr(value)}")
         return ()
     return tuple(rules) if "all" in rules else ()
-
-
-def common_resources(arms: Iterable[Arm | None], faults: Faults) -> int | None:
-    """Number of resources of the first arm that is not None; adds a fault per arm with another number."""
-    valid = [(index, arm) for index, arm in enumerate(arms) if arm is not None]
-    numbers = [arm.usage.shape[2] for _, arm in valid]
-    for (index, _), number in zip(valid, numbers, strict=True):
-        if number != numbers[0]:
-            first = called(valid[0][1].name, valid[0][0])
-            faults.add(f"arms[{index}].usage", f"has {number} resources where {first} has {numbers[0]}")
-    return numbers[0] if numbers else None
 
 
 def _entries(value: object) -> list[Any]:

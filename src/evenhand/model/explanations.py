@@ -6,7 +6,7 @@ in the order of (rank, lot), so with
     left(r) = budget - use of the arms served by a rank before r
 
 an arm that waits at its best rank r either needs more than left(r), and then arms of higher priority have what it
-lacks; or it lost the lot among the arms of its own rank. Tables are explained by how many arms of the same condition
+lacks; or others of its own rank were served. Tables are explained by how many arms of the same condition
 get an action. The methods `explain` and `service_order` of policies are built from these functions.
 """
 
@@ -170,16 +170,14 @@ class RankedService:
         else:
             rest = " for what is left of the budget" if self.num_drawn else ""
             text = f"priority {level - self.num_drawn + 1} of {self.num_ranks - self.num_drawn}{rest}"
-        # The lot decided if not all arms that competed at this rank were served.
-        number = self.competing[level]
-        drawn = lot and self.served_at[level] != number
-        return f"{text}, by lot among {number} arms of that priority" if drawn else text
+        number, served = self.competing[level], self.served_at[level]
+        return f"{text}, enough for {served} of {number} arms of that priority" if lot and served != number else text
 
     def _obstacle(self, arm: int, level: int) -> str:
         needed = self.usage[arm, self.best[arm]]
         if short := np.flatnonzero(needed > self.left[level]).tolist():
             return f"arms of higher priority left too few {self.labels.resources(short)}"
-        return f"the lot among {self.competing[level]} arms of that priority went to others"
+        return f"there was enough for {self.served_at[level]} of {self.competing[level]} arms of that priority"
 
 
 def explain_by_rank(decision: DecisionStep, ranks: Indices, never: str = "", also: str = "") -> list[str]:
@@ -204,30 +202,28 @@ def first_of_each(cells: Sequence[tuple[int, ...]]) -> dict[tuple[int, ...], int
     return dict(zip(reversed(cells), reversed(range(len(cells))), strict=True))
 
 
-def explain_by_table(decision: DecisionStep, probability: float = 1.0) -> list[str]:
+def explain_by_table(decision: DecisionStep) -> list[str]:
     """(arm,) reasons from the numbers of arms of one condition that get an action.
 
     Args:
         decision: the decision of a policy on counts.
-        probability: with which its allocation was drawn.
     """
     labels = Labels(decision.problem)
     conditions = list(zip(decision.types.tolist(), decision.states.tolist(), strict=True))
     present = Counter(conditions)
     same = Counter(zip(conditions, decision.actions.tolist(), strict=True))
-    also = "" if probability > 1 - 1e-6 else f" (drawn, with a chance of {probability:.2g})"
     others = _served_conditions(decision, labels)
     reasons = []
     for arm, (kind, state) in enumerate(conditions):
         number, alike = present[kind, state], same[(kind, state), int(decision.actions[arm])]
         if alike == number and not decision.served[arm]:
-            reasons.append(f"with the arms as they are, the plan serves {others}{also}")
+            reasons.append(f"with the arms as they are, the plan serves {others}")
             continue
         of = f"{labels.type(kind)} {labels.being(kind, state)}"
         whom = f"the only {of}" if number == 1 else f"all {number} {of}"
-        whom = whom if alike == number else f"{alike} of the {number} {of}; who, was drawn by lot"
+        whom = whom if alike == number else f"{alike} of the {number} {of}"
         gets = labels.doing(kind, int(decision.actions[arm]))
-        reasons.append(f"with the arms as they are, the plan gives {gets} to {whom}{also}")
+        reasons.append(f"with the arms as they are, the plan gives {gets} to {whom}")
     return reasons
 
 

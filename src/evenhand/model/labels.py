@@ -356,7 +356,7 @@ def promises_in_words(problem: "CoupledMDP", most: int = 5) -> list[str]:
     """
     found: dict[tuple[str, int], list[str]] = {}
     for kind, name in enumerate(type_names(problem)):
-        for promise in problem.waits_of_type(kind).items():
+        for promise in problem.waits_of(int(np.argmax(problem.type_of_block == kind))).items():
             found.setdefault(promise, []).append(name)
     texts = []
     for (state, steps), names in found.items():

@@ -117,8 +117,10 @@ class Simulator(SharedResources):
     """All arms are identical."""
 
     has_floors: ClassVar[bool] = False
-    has_max_wait: ClassVar[bool] = False
     """No arm has a floor."""
+
+    has_max_wait: ClassVar[bool] = False
+    """No wait is promised."""
 
     @property
     def num_actions(self) -> int:

@@ -4,15 +4,16 @@ A larger budget never gives a worse plan: a plan that satisfies the smaller budg
 the same value. Exact methods find that by themselves. Plans that are found by simulation are searched anew under each
 budget, so the plans of all smaller ones, and existing plans such as the one in use,
 
-    compete        as candidates of `solve`; an existing plan of a larger budget is resized for that
+    compete        as candidates of `solve`, as they are, and an existing plan also resized to the budget
     are reused     with the figures they have, if the new plan comes out lower, if only by chance
 
 An upper bound under a budget is one under every smaller budget: bounds never fall as budgets rise, either.
 
-Budgets are solved from the smaller to the larger, on the same random numbers, and reported in the given order. A step
-is the welfare less that of the largest budget in a row above that is nowhere larger (of several, neither of which
-contains the other, the nearest row); without such a row the step is None. If the plans are estimated, their errors add
-up as if they were independent, which overstates the error of a step.
+Budgets are solved from the smaller to the larger, and reported in the given order. A step is the welfare less that of
+the largest budget in a row above that is nowhere larger (of several, neither of which contains the other, the nearest
+row); without such a row the step is None. Plans that are found by simulation are all evaluated on the same episodes
+(`CommonEpisodes`), which depend on the seed alone: the error of a step is that of paired differences, and separate
+sweeps with one seed agree on the figures of a plan.
 """
 
 import contextlib
@@ -23,16 +24,22 @@ from typing import Any, Generic, TypeVar, cast
 import numpy as np
 
 from evenhand.display import Shown, counted, task_progress
-from evenhand.errors import InvalidInputError, NotApplicableError
-from evenhand.evaluation.evaluate import Evaluation, evaluate
+from evenhand.errors import InvalidInputError, NotApplicableError, NotConvergedError, OutOfDomainError
+from evenhand.evaluation.evaluate import Evaluation, evaluate, treats_alike
+from evenhand.evaluation.long_run import mean_by_type
 from evenhand.model import CoupledMDP, Objective, Welfare, read_welfare
+from evenhand.model.composite import components_for_good
+from evenhand.model.criterion import JUDGED
 from evenhand.model.policy import Policy, StatefulPolicy, described
 from evenhand.planning.compare import Comparison, compare
 from evenhand.planning.mixture_search import AS_GOOD
 from evenhand.planning.plan import Plan, plan_of
-from evenhand.planning.solution import Solution
+from evenhand.planning.policy_scoring import PolicyScorer
+from evenhand.planning.relaxation import relax
+from evenhand.planning.solution import Part, Samples, Solution
 from evenhand.planning.solve import choose_method, solve
-from evenhand.planning.task import SolveMethod
+from evenhand.planning.task import FAILURES, SolveMethod, current_effort
+from evenhand.policies.fluid import choice_of
 from evenhand.typing import Floats, Progress
 
 Budget = float | Sequence[float] | Floats | Mapping[str, float]
@@ -124,6 +131,9 @@ class BudgetSweep(Shown, Generic[Row]):
     rows: tuple[Row, ...]
     """One per budget, in the given order."""
 
+    known: tuple[Solution, ...] = ()
+    """The existing plans, with the figures that steps are measured from."""
+
     def __repr__(self) -> str:
         return f"BudgetSweep({counted(len(self.rows), 'budget')} by {self.welfare})"
 
@@ -161,7 +171,8 @@ def solve_budgets(
         InvalidInputError: an existing plan misses the floors of the problem.
     """
     problems, order = _read(evaluated, budgets)
-    known = [_figured(plan, evaluated, welfare, seed) for plan in method.plans]
+    judge = CommonEpisodes.of(evaluated, welfare, seed)
+    known = [judge(_figured(plan, evaluated, welfare, seed)) for plan in method.plans]
     found: dict[int, Solution] = {}
     made_for: dict[int, CoupledMDP | None] = {}
     # From the smaller to the larger: whatever is found for one may be played under all that contain it.
@@ -174,18 +185,94 @@ def solve_budgets(
         # Exact methods find the best by themselves, and take no candidates.
         by_search = method.name == "fluid" or (method.name == "auto" and choose_method(budgeted)[0] == "fluid")
         tried = {**method.candidates, **_candidates(rivals, known, budgeted)} if by_search else {}
-        own = solve(budgeted, welfare, replace(method, candidates=tried), progress=tell, rng=seed)
+        own = judge(solve(budgeted, welfare, replace(method, candidates=tried), progress=tell, rng=seed))
         found[number], made_for[number] = _no_worse(own, rivals, _tightest_bound(budgeted, [own, *known]))
     bounds = {i: _tightest_bound(problems[i], [*found.values(), *known]) for i in order}
     rows: list[BudgetRow] = []
     for number, budgeted in enumerate(problems):
         solution = replace(found[number], upper_bound=bounds[number])
         smaller = made_for[number]
-        step, beside = _step_to(problems, number, found), tuple(_step(one, solution, one.problem) for one in known)
+        step, beside = (
+            _step_to(problems, number, found),
+            tuple(step_between(one, solution, one.problem) for one in known),
+        )
         rows.append(
             BudgetRow(budgeted.named_budget, solution, step, None if smaller is None else smaller.named_budget, beside)
         )
-    return BudgetSweep(welfare.name, tuple(rows))
+    return BudgetSweep(welfare.name, tuple(rows), tuple(known))
+
+
+@dataclass(frozen=True, eq=False)
+class CommonEpisodes:
+    """Evaluation of plans on the same episodes, so that plans differ by what they do."""
+
+    choice: Floats | None
+    """(type, state, action) of the control variate; None without a relaxation: then plans stay as they are."""
+
+    seed: int
+    """Of the episodes."""
+
+    @classmethod
+    def of(cls, problem: CoupledMDP, welfare: Welfare, seed: int) -> "CommonEpisodes":
+        """Return the episodes of a problem, the same under all budgets.
+
+        Args:
+            problem: under any budget.
+            welfare: the welfare in question.
+            seed: of the sweep.
+        """
+        try:
+            return cls(choice_of(problem, relax(problem, welfare).occupancy), seed)
+        except FAILURES:
+            return cls(None, seed)
+
+    def __call__(self, found: Solution) -> Solution:
+        """Return a solution with its figures on these episodes, which all parts of a mixture play; exact ones stay."""
+        if self.choice is None or not found.welfare_stderr:
+            return found
+        parts, shares = components_for_good(found.policy)
+        by_type = all(treats_alike(found.problem, part) for part in parts)
+        steps = current_effort().paired_steps
+        scorer = PolicyScorer(found.problem, by_type, steps, self.seed, most_episodes=4000, left_out=JUDGED)
+        try:
+            played = [scorer("", part, self.choice) for part in parts]
+        except NotConvergedError:
+            return found
+        # Long runs of an average may differ in their number.
+        number = min((len(one.returns) for one in played if not one.exact), default=1)
+        weighted = list(zip(shares.tolist(), played, strict=True))
+        returns = np.sum([share * one.returns[:number] for share, one in weighted if not one.exact], axis=0)
+        returns = returns + np.sum([share * one.returns for share, one in weighted if one.exact], axis=0)
+        beyond = sum(
+            (share * one.beyond for share, one in weighted if one.beyond is not None), np.zeros(returns.shape[1])
+        )
+        objective = (Objective.of_types if by_type else Objective.of_arms)(found.problem, found.objective.welfare)
+        values, samples = returns.mean(axis=0), Samples(np.ones(1), (returns,), beyond) if number > 1 else None
+        return replace(
+            found,
+            objective=objective,
+            welfare=objective(values),
+            welfare_stderr=0.0 if samples is None else samples.error(objective, values),
+            unit_values=values,
+            unit_stderr=None if samples is None else samples.errors(),
+            by_type=by_type,
+            samples=samples,
+        )
+
+    def resized(self, found: Solution, problem: CoupledMDP) -> Solution | None:
+        """Return a plan resized to the budget of a problem, on these episodes; None if it is exact, or a table.
+
+        Args:
+            found: the plan.
+            problem: the problem under another budget.
+        """
+        if self.choice is None or not found.welfare_stderr:
+            return None
+        try:
+            policy = described(found.policy).resized(problem, range(problem.num_types))
+        except NotApplicableError:
+            return None
+        return self(replace(found, policy=policy, problem=problem, upper_bound=np.inf))
 
 
 def compare_budgets(
@@ -287,6 +374,7 @@ def _figured(plan: Solution | Plan, problem: CoupledMDP, welfare: str | Welfare 
         problem=own,
         seconds={},
         welfare_stderr=figures[2],
+        parts=tuple(Part(one["policy"], one["share"]) for one in about.get("parts", ())),
     )
 
 
@@ -301,9 +389,10 @@ def _candidates(
     found = {f"plan for {budget_in_words(own)}": solution.policy for own, solution in rivals}
     kinds = range(problem.num_types)
     for plan in known:
-        if not _fits(plan.problem, problem):
+        if not np.array_equal(plan.problem.budget, problem.budget):
+            name = f"plan for {budget_in_words(plan.problem)}, resized"
             with contextlib.suppress(NotApplicableError):  # a table for its own budget alone
-                found[f"plan for {budget_in_words(plan.problem)}"] = described(plan.policy).resized(problem, kinds)
+                found[name] = described(plan.policy).resized(problem, kinds)
     return found
 
 
@@ -341,13 +430,46 @@ def _step_to(
         for row in below
         if all(_fits(problems[other], problems[row]) or not _fits(problems[row], problems[other]) for other in below)
     ]
-    return _step(found[largest[-1]], found[number], problems[largest[-1]]) if largest else None
+    return step_between(found[largest[-1]], found[number], problems[largest[-1]]) if largest else None
 
 
-def _step(before: Solution | Evaluation, after: Solution | Evaluation, since: CoupledMDP) -> Step:
-    """Return the change from one plan to another; exactly 0 if their values are the same."""
+def step_between(before: Solution | Evaluation, after: Solution | Evaluation, since: CoupledMDP) -> Step:
+    """Return the change from one plan to another; exactly 0 if their values are the same.
+
+    Args:
+        before: plan, or evaluation of a policy.
+        after: another, best on the same episodes.
+        since: problem with the budget of the first.
+    """
     same = np.array_equal(before.unit_values, after.unit_values)
-    error = 0.0 if same else float(np.hypot(before.welfare_stderr, after.welfare_stderr))
+    error = 0.0 if same else _error_of_difference(before, after)
     difference = after.welfare - before.welfare
     measurable = abs(difference) > max(error, AS_GOOD * abs(after.welfare))
     return Step(difference, error, since.named_budget, measurable)
+
+
+def _error_of_difference(before: Solution | Evaluation, after: Solution | Evaluation, resamples: int = 200) -> float:
+    """Return the standard error of a difference in welfare: by the bootstrap of common episodes, else as if apart."""
+    apart = float(np.hypot(before.welfare_stderr, after.welfare_stderr))
+    first, second = _episodes(before), _episodes(after)
+    number = 0 if first is None or second is None else min(len(first), len(second))
+    if first is None or second is None or number < 2:
+        return apart
+    # Both from the same episodes: what they share by chance is not in the difference.
+    weights = np.random.default_rng(0).multinomial(number, np.full(number, 1 / number), size=resamples) / number
+    means = zip(weights @ first[:number], weights @ second[:number], strict=True)
+    try:
+        spread = np.std([after.objective(then) - before.objective(now) for now, then in means], ddof=1)
+    except OutOfDomainError:
+        return apart
+    return min(apart, float(spread * np.sqrt(number / (number - 1))))
+
+
+def _episodes(found: Solution | Evaluation) -> Floats | None:
+    """(episode, unit) returns of a plan on common episodes; None if it is exact, or a mixture was played in parts."""
+    if isinstance(found, Solution):
+        return found.samples.returns[0] if found.samples is not None and len(found.samples.returns) == 1 else None
+    if found.returns is None or found.episode_weights is None or np.ptp(found.episode_weights) > 0:
+        return None
+    own = found.returns.shape[1] == found.objective.num_values
+    return found.returns if own else mean_by_type(found.problem, found.returns) if found.by_type else None

@@ -595,7 +595,6 @@ RULES = (
     _unreached,
     _discount,
     _nearly_maximin,
-    _floors,
-    _promises,
+    *(_floors, _promises),
 )
 """All rules, in the order of the report."""

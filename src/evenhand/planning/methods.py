@@ -338,7 +338,7 @@ def _simulated(task: Task, method: str, reason: str, plan: Blend, relaxed: Fluid
         seen = _play(task, policy, task.effort.report_steps, 0.2 * given, thorough=True)
         values, welfare, error, without_redraw = seen.unit_values, seen.welfare, seen.welfare_stderr, reported
         errors, objective, by_type = seen.unit_stderr, seen.objective, seen.by_type
-    else:
+    elif 2.0 * task.problem.num_arms * task.problem.criterion.judging_steps() <= max(0.1 * given, 1e5):
         with contextlib.suppress(NotConvergedError):  # the values are known, only how they vary between arms is not
             seen = _play(task, policy, task.effort.inequality_steps, 0.1 * given)
     watch.lap("play")

@@ -31,6 +31,7 @@ from evenhand.model.labels import Labels, amount_of, quantity
 from evenhand.model.policy import Policy, SavableKind, StatefulPolicy, begin, described
 from evenhand.model.simulator import Problem
 from evenhand.model.state_table import ObservedStates, find_arms, in_order
+from evenhand.planning.effects import Effects
 from evenhand.planning.plan_file import OtherDynamicsWarning, Source, read_contents, save_policy
 from evenhand.planning.solution import Solution
 from evenhand.policies.resize import is_enough, resized_or_reordered
@@ -64,6 +65,9 @@ class Decision(NamedTuple):
     served: bool
     """True if the action uses any resource."""
 
+    observations: int | None = None
+    """Number of observations behind a served arm's action in its state; None if unknown."""
+
 
 class PlanPart(NamedTuple):
     """One part of a plan."""
@@ -83,9 +87,12 @@ class PlanPart(NamedTuple):
     policy: Policy | StatefulPolicy
     """The policy."""
 
+    parts: int = 1
+    """Number of parts of the plan."""
+
     def to_dict(self) -> dict[str, Any]:
-        """Return the JSON form: number, share and name."""
-        return {"number": self.number, "share": self.share, "name": self.name}
+        """Return the JSON form: number, share and name, and the number of parts."""
+        return {"number": self.number, "share": self.share, "name": self.name, "parts": self.parts}
 
 
 @dataclass(frozen=True, eq=False)
@@ -284,6 +291,7 @@ class Plan(Shown):
         budget: float | Sequence[float] | Mapping[str, float] | None = None,
         step: int = 0,
         part: int | None = None,
+        observations: Ints | None = None,
     ) -> Decisions:
         """Decide on the action of every arm of a table, with reasons.
 
@@ -295,6 +303,8 @@ class Plan(Shown):
             budget: the budget of this step, as in `CoupledMDP.with_budget`; by default the plan's.
             step: the step of a time-varying plan, from 0.
             part: the part of a mixture, from 1, the largest share first; drawn by default.
+            observations: (row, action) number of observations behind the model of each action in the state of each
+                arm, for reasons; -1 for unknown.
 
         Raises:
             TableError: the table's faults, with their rows.
@@ -304,7 +314,7 @@ class Plan(Shown):
             raise InvalidInputError(f"step: expected a whole number from 0, got {step!r}", argument="step")
         step, found = int(step), find_arms(self.problem, states)
         given = self.problem.budget if budget is None else self.problem.with_budget(budget).budget
-        placed = _PlacedArms(self, found, given)
+        placed = PlacedArms(self, found, given)
         # Three streams, so that drawing a part does not shift the lots.
         drawing, starting, acting = _streams(rng, found, step)
         chosen = self._choose_part(part, drawing, step)
@@ -321,7 +331,7 @@ class Plan(Shown):
             note = f"{note}; {restart}" if note else restart
         depends_on_step = redraw_period(placed.policy) is not None or described(parts[chosen.place]).depends_on_step
         return Decisions(
-            rows=_rows(placed, decision, described(policy).explain(decision)),
+            rows=_rows(placed, decision, described(policy).explain(decision), observations),
             used=dict(zip(self.problem.resource_names, np.round(usage.sum(axis=0), 9).tolist(), strict=True)),
             budget=dict(zip(self.problem.resource_names, given.tolist(), strict=True)),
             step=step if depends_on_step else None,
@@ -365,7 +375,7 @@ class Plan(Shown):
             # A plan of one policy is known by its method; the parts of a mixture are not.
             named = [""] * len(order) if self.is_mixture else [str(self.about.get("method", ""))]
         return tuple(
-            PlanPart(number + 1, float(shares[place]), named[number], place, policies[place])
+            PlanPart(number + 1, float(shares[place]), named[number], place, policies[place], len(order))
             for number, place in enumerate(order)
         )
 
@@ -420,7 +430,7 @@ def _streams(
 # -- arms of a table in the order of the problem ---------------------------------------------------------------------
 
 
-class _PlacedArms:
+class PlacedArms:
     """The arms of a table in the order of the problem that is played, and the policy for it."""
 
     def __init__(self, plan: Plan, found: ObservedStates, budget: Floats) -> None:
@@ -496,7 +506,7 @@ def _changes(made_for: CoupledMDP, counts: Ints, budget: Floats) -> str:
 
 def _decide(
     policy: Policy | StatefulPolicy,
-    placed: _PlacedArms,
+    placed: PlacedArms,
     streams: tuple[np.random.Generator, np.random.Generator],
     step: int,
     name: str,
@@ -518,14 +528,20 @@ def _decide(
     return DecisionStep(placed.problem, states, actions, step, policy_family(name), before, actor)
 
 
-def _rows(placed: _PlacedArms, decision: DecisionStep, reasons: Sequence[str]) -> tuple[Decision, ...]:
+def _rows(
+    placed: PlacedArms, decision: DecisionStep, reasons: Sequence[str], observations: Ints | None
+) -> tuple[Decision, ...]:
     problem, found = placed.plan.problem, placed.found
     labels, names = Labels(problem), problem.tables.labels
+    effects = Effects(problem, problem.type_of_block[found.blocks][decision.served[placed.places]].tolist())
     rows = []
     for row, (arm, block) in enumerate(zip(found.names, found.blocks.tolist(), strict=True)):
         # Type and block are the plan's, place and action those of the problem that was played.
         place, kind = int(placed.places[row]), int(problem.type_of_block[block])
         type_name = (names[block][0] if names else "") or str(kind)
-        state, action = labels.state(kind, int(found.states[row])), labels.action(kind, int(decision.actions[place]))
-        rows.append(Decision(arm, type_name, state, action, reasons[place], bool(decision.served[place])))
+        now, act, served = int(found.states[row]), int(decision.actions[place]), bool(decision.served[place])
+        seen = None if observations is None or observations[row, act] < 0 else int(observations[row, act])
+        reason = f"{effects.text(kind, now, act, seen)}; {reasons[place]}" if served else reasons[place]
+        known = seen if served else None
+        rows.append(Decision(arm, type_name, labels.state(kind, now), labels.action(kind, act), reason, served, known))
     return tuple(rows)

@@ -204,7 +204,7 @@ class PolicyScorer:
         if small and (found := self._exactly(name, policy, choice)) is not None:
             return found
         many = self.problem.num_arms > self.problem.types.valid.size
-        by_counts = native and self.by_type and many and plays_by_counts(policy)
+        by_counts = native and self.by_type and many and plays_by_counts(policy) and not self._draws_one_by_one
         pools = (self.by_type or alike) and not by_counts  # equal arms have equal values: their mean is known better
         if self.problem.criterion.is_average:
             return self._in_the_long_run(Candidate(name, policy, choice, rng), by_counts, pools)
@@ -222,6 +222,12 @@ class PolicyScorer:
         played, known = _mixed(played, slopes), _mixed(known, slopes)
         beyond = (1 - 1 / more) * np.abs(played.mean(axis=0))
         return ScoredPolicy(name, policy, choice, played + known, served, beyond=beyond)
+
+    @cached_property
+    def _draws_one_by_one(self) -> bool:
+        """True if time is short and crowds may be served one by one, since uses differ: arms are as quick then."""
+        uses = np.unique(self.problem.types.usage[self.problem.types.valid], axis=0)
+        return self.hurried and int(uses.any(axis=1).sum()) > 1 and self.work <= 1e8
 
     def _in_the_long_run(self, candidate: "Candidate", by_counts: bool, pools: bool) -> ScoredPolicy:
         """The same of an average."""

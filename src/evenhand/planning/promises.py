@@ -26,15 +26,17 @@ from scipy import sparse
 
 from evenhand.display import counted
 from evenhand.errors import InfeasibleError, NotApplicableError, TooLargeError
-from evenhand.evaluation.evaluate import evaluate
+from evenhand.evaluation.evaluate import Evaluation, evaluate
+from evenhand.evaluation.long_run import mean_by_type
 from evenhand.evaluation.rollout import simulate
 from evenhand.evaluation.standard_errors import standard_errors
-from evenhand.model import CoupledMDP, Policy, StatefulPolicy, TabularMDP
-from evenhand.model.criterion import Average
-from evenhand.model.labels import promises_in_words
+from evenhand.model import CoupledMDP, MixturePolicy, Policy, StatefulPolicy, TabularMDP
+from evenhand.model.composite import components_for_good
+from evenhand.model.criterion import Average, Discounted
+from evenhand.model.labels import Labels, promises_in_words
 from evenhand.planning.methods import by_mixture
-from evenhand.planning.relaxation import FLUID_TOLERANCE, build_policy, relax
-from evenhand.planning.solution import PromiseReport, Solution
+from evenhand.planning.relaxation import FLUID_TOLERANCE, relax
+from evenhand.planning.solution import Part, PromiseReport, Solution
 from evenhand.planning.task import FAILURES, Stopwatch, Task
 from evenhand.policies.deadlines import (
     DeadlinePolicy,
@@ -46,10 +48,15 @@ from evenhand.policies.deadlines import (
     with_service_due,
     without_promises,
 )
+from evenhand.policies.fluid import fair_index
+from evenhand.solvers.column_generation import best_shares
 from evenhand.solvers.counts.reduction import Counts, num_count_states
+from evenhand.solvers.fluid import model_of, solve_weighted
 from evenhand.solvers.joint import Joint, num_joint_states
 from evenhand.solvers.service import best_values
-from evenhand.typing import Bools, Floats, Ints
+from evenhand.solvers.single_arm import action_values
+from evenhand.solvers.welfare_cuts import Support
+from evenhand.typing import Floats, Ints
 
 # -- feasibility -------------------------------------------------------------------------------------------------------
 
@@ -64,12 +71,19 @@ def check_promises(problem: CoupledMDP, longest: int = 200) -> Deadlines:
     Raises:
         InfeasibleError: no policy keeps them, with the code `promise-infeasible` and the shortest possible wait.
     """
-    deadlines = Deadlines(problem)
-    if deadlines.capacity and (deadlines.is_sure or not _least_use(problem) > 1):
+    deadlines, labels = Deadlines(problem), Labels(problem)
+    for kind, state in deadlines.unservable.tolist():
+        raise InfeasibleError(
+            f"the promised wait of {labels.type(kind)} {labels.being(kind, state)} cannot hold: every service there "
+            "takes more than the whole budget of a step",
+            code="promise-infeasible",
+        )
+    if deadlines.is_sure or not _least_use(problem) > 1:
         return deadlines
     least = int(problem.max_waits[problem.max_waits >= 0].min())
 
     def possible(wait: int) -> bool:
+        """Return whether the budget allows waits of at least this, in the long run."""
         longer = replace(problem, max_waits=np.where(problem.max_waits >= 0, np.maximum(problem.max_waits, wait), -1))
         return Deadlines(longer).is_sure or not _least_use(longer) > 1
 
@@ -81,9 +95,10 @@ def check_promises(problem: CoupledMDP, longest: int = 200) -> Deadlines:
         middle = (least + high) // 2
         least, high = (least, middle) if possible(middle) else (middle, high)
     shortest = f"is {counted(high, 'step')}" if possible(high) else f"is longer than {longest} steps, if there is one"
+    always = f"; from {counted(deadlines.sure_wait, 'step')} on it always holds"
     raise InfeasibleError(
         "the promised waits need more than the budget in the long run: the shortest wait that the budget allows "
-        f"{shortest}. Promise longer waits, or raise the budget.",
+        f"{shortest}{always}. Promise longer waits, or raise the budget.",
         code="promise-infeasible",
     )
 
@@ -97,7 +112,8 @@ def promise_notes(problem: CoupledMDP) -> list[tuple[str, str]]:
     if found.is_sure:
         return []
     most = f"{found.most_at_once} of the {found.num_promised} arms with a promise"
-    return [("promises-unsure", f"promised waits surely hold only while at most {most} are in such states at once")]
+    text = f"promised waits surely hold only while at most {most} are in such states at once"
+    return [("promises-unsure", f"{text}; waits of {counted(found.sure_wait, 'step')} always do")]
 
 
 def _least_use(problem: CoupledMDP, most_cells: float = 3e7) -> float:
@@ -140,7 +156,8 @@ class PromisedSpace:
         """
         self.problem, self.space, full = problem, space, space.mdp
         owner = full.state_of_pair
-        keeps, alive = ~_late_pairs(problem, space), np.ones(full.num_states, dtype=bool)
+        self.late = _sum_over_arms(space, is_late(problem, space.problem).astype(np.float64))
+        keeps, alive = self.late == 0, np.ones(full.num_states, dtype=bool)
         while True:
             leaves = (full.kernel @ (~alive).astype(np.float64)) > 0
             allowed = keeps & ~leaves[full.outcomes]
@@ -173,19 +190,21 @@ class PromisedSpace:
         full = self.space.mdp
         whole = np.zeros((*table.shape[:-1], full.num_pairs))
         whole[..., self.pairs] = table
-        # States that are never reached need some action.
-        others = np.setdiff1d(np.arange(full.num_states), self.states)
-        whole[..., full.offsets[others]] = 1.0
+        # States that the plan does not reach, such as those of a service that was missed: due arms, then the best.
+        types = self.space.problem.types
+        worth = action_values(types, np.ones(len(types)), np.zeros(types.usage.shape[-1]), Discounted(0.95))
+        score = _sum_over_arms(self.space, np.where(types.valid, worth, 0.0))
+        best = np.lexsort((score, -self.late, full.state_of_pair))[full.offsets[1:] - 1]
+        whole[..., np.delete(best, self.states)] = 1.0
         return DeadlinePolicy(self.problem, self.space.lift(whole), mode=2)
 
 
-def _late_pairs(problem: CoupledMDP, space: Joint | Counts) -> Bools:
-    """(pair,) whether an arm that is due is not served."""
-    late = is_late(problem, space.problem)
+def _sum_over_arms(space: Joint | Counts, table: Floats) -> Floats:
+    """(pair,) sums of a (type, state, action) table over the arms."""
     if isinstance(space, Counts):
-        return np.asarray(np.einsum("ptsa,tsa->p", space.allocations, late) > 0)
+        return np.asarray(np.einsum("ptsa,tsa->p", space.allocations, table))
     kinds, owner = space.problem.type_of_arm, space.mdp.state_of_pair
-    return np.asarray(late[kinds, space.states[owner], space.actions].any(axis=1))
+    return np.asarray(table[kinds, space.states[owner], space.actions].sum(axis=1))
 
 
 def _offsets(owner: Ints, number: int) -> Ints:
@@ -212,7 +231,7 @@ def _solve_extended(task: Task, base: Solution) -> Solution:
     reason = f"the {'count' if by_counts else 'product'} space of states and waiting times has {size:.0f} states"
     method, objective = ("counts", task.by_types) if by_counts else ("joint", task.by_arms)
     found = by_mixture(replace(task, reason=reason), method, space, objective, watch)
-    return replace(found, promise=report_promise(problem, found, base, "extended states", task))
+    return replace(found, promise=report_promise(problem, found, base, "extended states", task, found.upper_bound))
 
 
 # -- by the deadline rule ----------------------------------------------------------------------------------------------
@@ -241,50 +260,75 @@ def solve_promised(task: Task, solve_plain: Callable[[Task], Solution]) -> Solut
         except FAILURES:
             if name != "auto":
                 raise
-    policies: dict[str, Policy | StatefulPolicy] = {"the plan without promises": keep_promises(problem, base.policy)}
-    bound = base.upper_bound
+    return _solve_by_rule(task, base, deadlines)
+
+
+def _solve_by_rule(task: Task, base: Solution, deadlines: Deadlines, rounds: int = 6) -> Solution:
+    """Return the best mixture of plans under the deadline rule, reported on episodes on which nothing was chosen."""
+    problem, objective, watch, bound = task.problem, task.by_types, Stopwatch(), base.upper_bound
+    seeds = np.random.default_rng(task.rng).integers(2**31, size=2).tolist()
+
+    def play(policy: Policy | StatefulPolicy, arm_steps: float, seed: int) -> Evaluation:
+        """Evaluate a policy."""
+        task.tell("promised waits: playing", 0.9)
+        most = arm_steps if task.method.seconds is None else min(arm_steps, 1e5 * task.method.seconds)
+        episodes = int(np.clip(most / (problem.num_arms * problem.criterion.judging_steps()), 10, 2000))
+        return evaluate(problem, policy, task.welfare, episodes, rng=seed)
+
+    tried, vectors = list[tuple[str, Policy | StatefulPolicy]](), list[Floats]()
+
+    def add(name: str, policy: Policy | StatefulPolicy, mode: int = 0) -> None:
+        """Play a policy under the promises, as a column of the mixture."""
+        tried.append((name, keep_promises(problem, policy, mode)))
+        seen = play(tried[-1][1], 0.5 * task.effort.arm_steps, seeds[0])
+        values = seen.unit_values if seen.by_type else mean_by_type(problem, seen.unit_values)
+        vectors.append(objective.members(values))
+
+    def mix() -> tuple[Floats, Support]:
+        """Return the best shares so far, and the weights that support them."""
+        return best_shares(np.column_stack(vectors), task.welfare, objective.sizes, precision=1e-4)
+
+    plans, shares = components_for_good(base.policy)
+    names = [part.name for part in base.parts] or [base.method] * len(plans)
+    for name, place in zip(names[:3], np.argsort(-shares, kind="stable").tolist(), strict=False):
+        add(name, plans[place])
     with contextlib.suppress(*FAILURES):
         strict = with_service_due(problem, extend(problem))
-        relaxed = relax(strict, task.welfare, max(task.method.tolerance, FLUID_TOLERANCE))
-        bound = min(bound, relaxed.upper_bound) if deadlines.is_sure else bound
-        index = keep_promises(problem, build_policy(strict, relaxed, "fair-index"), mode=1)
-        policies["the index policy on states and waiting times"] = index
-    watch, streams = Stopwatch(), np.random.default_rng(task.rng).spawn(2)
-    size = problem.num_arms * problem.criterion.judging_steps()
-
-    def play(policy: Policy | StatefulPolicy, arm_steps: float, stream: np.random.Generator) -> Any:
-        task.tell("promised waits: playing", 0.9)
-        seed = int(stream.integers(2**31))
-        return evaluate(problem, policy, task.welfare, int(np.clip(arm_steps / size, 20, 2000)), rng=seed)
-
-    seeds = streams[0].integers(2**31, size=1)
-    scores = {
-        key: play(policy, task.effort.arm_steps, np.random.default_rng(seeds)).welfare
-        for key, policy in policies.items()
-    }
-    best = max(scores, key=lambda key: scores[key])
-    found = play(policies[best], task.effort.report_steps, streams[1])
+        relaxed = relax(strict, task.welfare)
+        bound, per_arm, model = min(bound, relaxed.upper_bound), relaxed.weights, model_of(strict)
+        # Column generation; index policies know no floors, and the plan without promises is within them.
+        for number in range(0 if problem.has_floors else rounds):
+            add(f"fair-index, round {number}", fair_index(strict, per_arm, relaxed.prices), mode=1)
+            weights = objective.spread(mix()[1].weights) / problem.type_counts
+            per_arm = 0.5 * (per_arm + np.maximum(weights, 1e-6 * weights.max()))
+            relaxed = solve_weighted(model, per_arm, None, FLUID_TOLERANCE)
+    shares, _ = mix()
+    used = np.flatnonzero(shares > 0.01).tolist()
+    shares = shares[used] / shares[used].sum()
+    policy = tried[used[0]][1] if len(used) == 1 else MixturePolicy([tried[i][1] for i in used], shares)
+    found = play(policy, task.effort.report_steps, seeds[1])
     watch.lap("play")
+    mixed = f"a mixture of {len(used)}" if len(used) > 1 else tried[used[0]][0]
     solution = replace(
         base,
-        reason=f"{base.reason}; promised waits by the deadline rule on {best}",
+        reason=f"{base.reason}; under promised waits {mixed} of {len(tried)} policies, by the deadline rule",
         objective=found.objective,
         welfare=found.welfare,
         welfare_stderr=found.welfare_stderr,
-        upper_bound=bound,
+        upper_bound=min(base.upper_bound, bound) if deadlines.is_sure else base.upper_bound,
         unit_values=found.unit_values,
         unit_stderr=found.unit_stderr if found.unit_stderr.any() else None,
         by_type=found.by_type,
-        policy=policies[best],
+        policy=policy,
         problem=problem,
-        seconds={key: base.seconds.get(key, 0.0) + watch.seconds.get(key, 0.0) for key in base.seconds | watch.seconds},
-        parts=base.parts if best == next(iter(policies)) else (),
+        seconds=base.seconds | {"play": base.seconds.get("play", 0.0) + watch.seconds["play"]},
+        parts=tuple(Part(tried[i][0], float(share)) for i, share in zip(used, shares, strict=True)),
         selection_bias=None,
         samples=None,
         realised_gini=found.realised_gini_coefficient,
         realised_gini_stderr=found.realised_gini_stderr,
     )
-    return replace(solution, promise=report_promise(problem, solution, base, "deadline rule", task))
+    return replace(solution, promise=report_promise(problem, solution, base, "deadline rule", task, bound))
 
 
 def _plan_inside(policy: Policy | StatefulPolicy) -> Policy | StatefulPolicy:
@@ -292,7 +336,9 @@ def _plan_inside(policy: Policy | StatefulPolicy) -> Policy | StatefulPolicy:
     return policy.parts[0] if isinstance(policy, DeadlinePolicy) and policy.mode == 0 else policy
 
 
-def report_promise(problem: CoupledMDP, found: Solution, base: Solution, how: str, task: Task) -> PromiseReport:
+def report_promise(
+    problem: CoupledMDP, found: Solution, base: Solution, how: str, task: Task, bound: float
+) -> PromiseReport:
     """Return what the promises of a solution cost, and how often they are broken.
 
     Args:
@@ -301,15 +347,25 @@ def report_promise(problem: CoupledMDP, found: Solution, base: Solution, how: st
         base: the solution without promises.
         how: `extended states` or `deadline rule`.
         task: the task.
+        bound: of policies that keep the promises.
     """
     deadlines = Deadlines(problem)
     broken, error = (0.0, 0.0) if how == "extended states" else share_broken(problem, found.policy, task.rng)
     cost_error = float(np.hypot(found.welfare_stderr, base.welfare_stderr))
     sure = how == "extended states" or deadlines.is_sure
     return PromiseReport(
-        promises_in_words(problem), how, sure, deadlines.num_promised, deadlines.most_at_once, broken, error,
-        base.welfare, base.welfare - found.welfare, cost_error
-    )  # fmt: skip
+        promises=promises_in_words(problem),
+        by=how,
+        sure=sure,
+        arms=deadlines.num_promised,
+        most_at_once=deadlines.most_at_once,
+        sure_wait=deadlines.sure_wait,
+        broken=broken,
+        broken_stderr=error,
+        upper_bound=bound,
+        cost=base.welfare - found.welfare,
+        cost_stderr=cost_error,
+    )
 
 
 def share_broken(

@@ -6,7 +6,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from scipy import stats
+from scipy.special import ndtr, stdtrit
 
 from evenhand.display import FrameLibrary, Shown, as_frame, from_report
 from evenhand.errors import ContradictionError
@@ -49,7 +49,7 @@ def check_bound(problem: CoupledMDP, welfare: float, stderr: float, num_episodes
         bound: upper bound on the welfare of every policy.
     """
     # With few episodes their spread is uncertain itself: as rare as SIGNIFICANT errors are with many.
-    quantile = stats.t.isf(stats.norm.sf(SIGNIFICANT), max((num_episodes or np.inf) - 1, 1)) if stderr else 0.0
+    quantile = -stdtrit(max((num_episodes or np.inf) - 1, 1), ndtr(-SIGNIFICANT)) if stderr else 0.0
     # Estimates extrapolate beyond their horizon; exact values are as exact as linear programs.
     close = 1e-5 if stderr else 1e-8
     if welfare - bound > stderr * float(quantile) + close * abs(bound) + rounding(problem):
@@ -91,14 +91,17 @@ class PromiseReport(NamedTuple):
     most_at_once: int
     """Arms in promised states at once up to which the deadline rule keeps every promise."""
 
+    sure_wait: int
+    """The shortest wait that can be promised to all these arms alike and always holds."""
+
     broken: float
     """Share of due services that were missed in simulation."""
 
     broken_stderr: float
     """Its standard error."""
 
-    welfare_without: float
-    """Welfare without promises."""
+    upper_bound: float
+    """No policy that keeps the promises has more welfare than this."""
 
     cost: float
     """Welfare that the promises cost."""

@@ -43,6 +43,9 @@ class Effort:
     report_steps: float = 1.5e7
     """Arm-steps on which the plan is reported."""
 
+    paired_steps: float = 5e6
+    """Arm-steps on which each part of a plan is evaluated beside plans of other budgets."""
+
     inequality_steps: float = 2e6
     """Arm-steps on which the realised inequality is estimated."""
 

@@ -31,7 +31,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from scipy import stats
+from scipy.special import ndtri
 
 from evenhand.checks import Faults, check_memory
 from evenhand.errors import InvalidInputError, TableError
@@ -361,7 +361,7 @@ def _scaled(moments: Floats, number: Floats | Ints) -> Floats:
 
 def _normal(seen: Floats, moments: Floats, level: float, within: tuple[float | Floats, float | Floats]) -> Forecast:
     """A forecast from (..., 2) means and variances, within what is possible."""
-    mean, reach = moments[..., 0], stats.norm.ppf(0.5 + level / 2) * np.sqrt(moments[..., 1])
+    mean, reach = moments[..., 0], ndtri(0.5 + level / 2) * np.sqrt(moments[..., 1])
     return Forecast(seen, mean, np.maximum(mean - reach, within[0]), np.minimum(mean + reach, within[1]))
 
 
@@ -380,17 +380,19 @@ def heads_interval(chances: Floats, sizes: Ints, level: float) -> tuple[float, f
         sizes: (kind,) how many coins there are of each kind.
         level: its probability, at least.
     """
+    from scipy.stats import binom  # takes long to load
+
     chances, sizes = np.minimum(chances[chances > 0], 1.0), sizes[chances > 0]
     number = int(sizes.sum())
     tail = (1 - level) / 2
     if number > EXACT_UP_TO:
         # Many coins: normal, half a head wider on each side for counts are whole.
         spread = float(np.sqrt(sizes @ (chances * (1 - chances))))
-        low, high = sizes @ chances + np.array([-1, 1]) * (stats.norm.ppf(1 - tail) * spread + 0.5)
+        low, high = sizes @ chances + np.array([-1, 1]) * (ndtri(1 - tail) * spread + 0.5)
         return max(float(np.floor(low)), 0.0), min(float(np.ceil(high)), float(number))
     distribution = np.ones(1)
     for chance, size in zip(chances.tolist(), sizes.tolist(), strict=True):
-        heads = np.array([1 - chance, chance]) if size == 1 else stats.binom.pmf(np.arange(size + 1), size, chance)
+        heads = np.array([1 - chance, chance]) if size == 1 else binom.pmf(np.arange(size + 1), size, chance)
         # The distribution of a sum is the convolution of the distributions.
         distribution = np.convolve(distribution, heads)
     below = np.cumsum(distribution)

@@ -28,8 +28,9 @@ from typing import Any, cast
 import numpy as np
 
 from evenhand.checks import as_generator
-from evenhand.errors import InfeasibleError, PolicyError
+from evenhand.errors import PolicyError
 from evenhand.model.arm import ArmTables
+from evenhand.model.arm_matching import all_made_for
 from evenhand.model.composite import CompositePolicy, redraw_period
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.criterion import Discounted
@@ -60,21 +61,16 @@ def place_of(limits: Indices) -> Ints:
 
 def extend(problem: CoupledMDP) -> CoupledMDP:
     """Return the problem on states extended by the waiting time, without promises; actions have the same numbers."""
-    tables, limits = problem.tables, problem.max_waits
-    patterns, own = np.unique(np.column_stack([limits, tables.num_states]), axis=0, return_inverse=True)
-    parts: list[ArmTables] = []
-    order = np.argsort(own.reshape(-1), kind="stable")
-    for pattern in range(len(patterns)):
-        blocks = order[own.reshape(-1)[order] == pattern]
-        parts.append(_extend_part(tables.select(blocks), patterns[pattern, :-1], int(patterns[pattern, -1])))
-    stacked = ArmTables.stack(parts).select(np.argsort(order, kind="stable"))
+    tables, sizes = problem.tables, problem.tables.num_states.tolist()
+    rows = zip(range(len(tables)), problem.max_waits, sizes, strict=True)
+    stacked = ArmTables.stack([_extend_part(tables.select(np.array([b])), own[:size]) for b, own, size in rows])
     return replace(problem, arms=stacked, max_waits=np.full((len(stacked), 1), -1))
 
 
-def _extend_part(tables: ArmTables, limits: Indices, size: int) -> ArmTables:
-    """Extend arms of the same promises and numbers of states."""
-    places, width = place_of(limits[:size]), tables.rewards.shape[2]
-    promised, total = limits[:size] >= 0, int(places.max()) + 1
+def _extend_part(tables: ArmTables, limits: Indices) -> ArmTables:
+    """Extend an arm with (state,) promises."""
+    places, size, width = place_of(limits), len(limits), tables.rewards.shape[2]
+    promised, total = limits >= 0, int(places.max()) + 1
     states, waits = np.zeros(total, dtype=np.int64), np.zeros(total, dtype=np.int64)
     for wait in reversed(range(places.shape[1])):
         states[places[:, wait]], waits[places[:, wait]] = np.arange(size), wait
@@ -174,23 +170,23 @@ class Deadlines:
         return slack
 
     @cached_property
+    def unservable(self) -> Ints:
+        """(condition, 2) types and states with a promise in which every service takes more than the budget."""
+        types = self.problem.types
+        return np.argwhere(self.promised & ~(types.served & types.valid).any(axis=2))
+
+    @cached_property
     def _least(self) -> tuple[bool, Floats, Bools]:
         """True if resources serve side by side, (resource,) use per service, (type, state, action) such services."""
         types, budget = self.problem.types, self.problem.budget_limit
         served = np.asarray(types.served & types.valid)
-        if len(never := np.argwhere(self.promised & ~served.any(axis=2))):
-            kind, state = never[0].tolist()
-            labels = Labels(self.problem)
-            raise InfeasibleError(
-                f"the promised wait of {labels.type(kind)} {labels.being(kind, state)} cannot hold: every service "
-                "there takes more than the whole budget of a step",
-                code="promise-infeasible",
-            )
+        kinds, states = np.nonzero(self.promised & served.any(axis=2))
+        if not len(kinds):
+            return True, np.full(len(budget), np.inf), served
         # Services of one resource alone: resources serve side by side.
         alone = served[..., None] & (types.usage > 0) & ((types.usage > 0).sum(axis=-1, keepdims=True) == 1)
-        apart = np.where(alone, types.usage, np.inf).min(axis=2)[self.promised].max(axis=0)
+        apart = np.where(alone, types.usage, np.inf).min(axis=2)[kinds, states].max(axis=0)
         # Or the least service of each condition, of whatever it needs.
-        kinds, states = np.nonzero(self.promised)
         service = least_service(self.problem, types)[kinds, states]
         needed = types.usage[kinds, states, service].max(axis=0)
         together = np.where(needed > 0, needed, np.nan)
@@ -222,10 +218,15 @@ class Deadlines:
     @property
     def is_sure(self) -> bool:
         """True if every promise is kept, whatever happens."""
-        return self.num_promised <= self.most_at_once
+        return not len(self.unservable) and self.num_promised <= self.most_at_once
+
+    @property
+    def sure_wait(self) -> int:
+        """The shortest wait that can be promised to all these arms alike and always holds."""
+        return -(-self.num_promised // max(self.capacity, 1)) - 1
 
     def enforce(
-        self, states: Indices, waits: Ints, planned: Indices, ranks: Floats | None, rng: np.random.Generator
+        self, states: Indices, waits: Ints, planned: Indices, ranks: Indices | None, rng: np.random.Generator
     ) -> tuple[Indices, Bools]:
         """Return the actions, and who is served for a promise.
 
@@ -233,7 +234,7 @@ class Deadlines:
             states: (episode, arm) states.
             waits: (episode, arm) waiting times.
             planned: (episode, arm) actions of the plan.
-            ranks: (type, state, action) order of service of the plan, 0 first, by which arms give way.
+            ranks: (episode, arm) ranks of these actions in the plan, 0 first, by which arms give way; or None.
             rng: stream of lots among equal arms.
         """
         problem, kinds, forced = self.problem, self.problem.type_of_arm, np.zeros(states.shape, dtype=bool)
@@ -255,7 +256,7 @@ class Deadlines:
         urgency = slack[rows] + np.where(served[rows], 0.0, 0.5) + 0.5 * lots
         forced[rows] = np.argsort(np.argsort(urgency, axis=1), axis=1) < needed[rows, None]
         forced &= slack < self.never
-        place = lots if ranks is None else ranks[kinds, states[rows], planned[rows]] + lots
+        place = lots if ranks is None else ranks[rows] + lots
         turn = np.where(forced[rows], urgency - 1e9, np.where(served[rows], place, np.inf))
         given = planned.copy()
         given[rows] = self._serve(states[rows], planned[rows], forced[rows], turn)
@@ -375,14 +376,16 @@ class DeadlinePolicy(CompositePolicy):
         assert isinstance(actor, _Waiting)
         reasons = described(self.parts[0]).explain(self._inner(decision))
         limits = self.problem.type_max_waits[decision.types, decision.states]
-        slack = self.deadlines.slack[decision.types, decision.states, np.minimum(actor.last_waits[0], limits.max())]
+        slack = self.deadlines.slack[decision.types, decision.states, actor.last_waits[0]]
         planned = self.problem.types.served[decision.types, decision.states, actor.planned[0]]
         for arm in np.flatnonzero((limits >= 0) | (planned & ~decision.served)).tolist():
             state = labels.being(int(decision.types[arm]), int(decision.states[arm]))
             promise = (
                 f"promised {state}: served after at most {limits[arm]} steps; it has waited {actor.last_waits[0, arm]}"
             )
-            if actor.forced[0, arm] or (decision.served[arm] and slack[arm] == 0):
+            if slack[arm] == 0:
+                reasons[arm] = promise + ("" if decision.served[arm] else "; more arms are due than the budget serves")
+            elif actor.forced[0, arm]:
                 reasons[arm] = promise
             elif planned[arm] and not decision.served[arm]:
                 reasons[arm] = "its turn goes to arms whose promised wait ends"
@@ -396,10 +399,11 @@ class DeadlinePolicy(CompositePolicy):
 
     def _inner(self, decision: DecisionStep) -> DecisionStep:
         """The decision of the plan, before promises."""
-        actor, problem = decision.actor, self.problem_of_parts(decision.problem, self.to_arrays())
+        actor, problem = decision.actor, next(iter(all_made_for(self.parts[0])), None)
         assert isinstance(actor, _Waiting)
-        facts = {"states": actor.seen[0], "actions": actor.planned[0], "actor": actor.part}
-        return replace(decision, problem=problem, **facts)
+        facts: Any = {"states": actor.seen[0], "actions": actor.planned[0], "actor": actor.part}
+        facts["problem"] = problem or self.problem_of_parts(decision.problem, self.to_arrays())
+        return replace(decision, **facts)
 
     def service_order(self, step: int = 0) -> ServiceOrder | None:
         """Return the order of the plan, if it is one of the states without waiting times."""
@@ -453,9 +457,10 @@ class _Waiting(Actor):
         planned = actions = self.part.act(seen, rng)
         forced = np.zeros(states.shape, dtype=bool)
         if policy.mode < 2:
-            ranks = getattr(policy.parts[0], "ranks", None) if policy.mode == 0 else None
-            same = isinstance(ranks, np.ndarray) and ranks.shape == policy.problem.types.valid.shape
-            actions, forced = deadlines.enforce(states, waits, planned, ranks if same else None, rng)
+            ranks = getattr(policy.parts[0], "ranks", None)
+            ranked = isinstance(ranks, np.ndarray) and len(ranks) == policy.problem.num_types
+            places = ranks[kinds, seen, planned] if ranked and ranks is not None else None
+            actions, forced = deadlines.enforce(states, waits, planned, places, rng)
         idle = ~policy.problem.types.served[kinds, states, actions]
         self.waiting = np.where(promised & idle, np.minimum(waits + 1, deadlines.longest), 0)
         self.seen, self.planned, self.forced, self.last_waits = seen, planned, forced, waits

@@ -313,8 +313,8 @@ class OccupancyPriority(BasePolicy):
         for cell, arm in first_of_each(cells).items():
             chance, served = float(chances[arm]), bool(decision.served[arm])
             # Probabilities come from linear programs: 1 may lack a little.
-            often = "always" if chance > 0.9995 else f"{100 * chance:.3g} of 100 times"
-            meant = f"the plan gives {service.labels.doing(cell[0], cell[2])} here {often}"
+            whom = "every arm" if chance > 0.9995 else f"{100 * chance:.3g} in 100 arms"
+            meant = f"the plan gives {service.labels.doing(cell[0], cell[2])} to {whom} in this condition"
             waits = not served and service.level[arm] >= 0
             if cell[3] == cell[2] and not waits:
                 reasons[cell] = f"{meant}, {service.reason(arm)}" if served else meant

@@ -340,7 +340,7 @@ class CountNetworkPolicy(BasePolicy):
         if self.rule != "greedy":
             priorities, _ = read_priorities(outputs, decision.problem.budget_limit[None], self.usage)
             own = priorities[0][decision.states, decision.actions]
-            return [f"drawn by the network's priorities ({value:.2f} for this)" for value in own.tolist()]
+            return [f"chosen by the network's priorities ({value:.2f} for this)" for value in own.tolist()]
         scores = read_scores(outputs, self.usage)[0]
         # The place of every (state, action) in the order of falling scores; of equals the first.
         place = np.empty(scores.size, dtype=np.int64)

@@ -14,7 +14,7 @@ from evenhand._lazy import attach
 from evenhand.errors import MissingExtraError
 
 if TYPE_CHECKING:
-    from evenhand.programme.api.auth import Tokens, make_token
+    from evenhand.programme.api.auth import Tokens
     from evenhand.programme.api.problem_details import RequestError
     from evenhand.programme.api.server import configuration, create_app, listen
     from evenhand.programme.api.server_settings import Settings

@@ -6,7 +6,8 @@ arm takes part; those of a group are means over all its arms and steps.
     served     an action that uses a resource was done
     wait       steps between two services, from the first step (or joining) to the first service, and from the last
                service to the end
-    in need    in a state, observed or most likely, in which the fair relaxation of the roster serves the arm
+    in need    in a state of need, observed or most likely: one that was set for the programme, else one with a promised
+               longest wait, else one in which the fair relaxation of the roster serves the arm
     delay      steps from coming into need to service; a need that ends by itself is not counted, one that lasts at the
                end counts so far
 
@@ -14,55 +15,43 @@ Overrides count twice: in the decomposition of a group's value over the window, 
 criterion, as the value of the planned action minus that of the accepted one, if the arm continues by the relaxation.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
-from functools import cache
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from scipy.special import ndtri
 from sqlalchemy import Connection, select
 
-from evenhand.checks import check_fraction, check_positive_int
+from evenhand.checks import check_fraction
 from evenhand.display import FrameLibrary, as_frame, counted
-from evenhand.errors import NotConvergedError
+from evenhand.errors import Fault, InvalidInputError, NotConvergedError
 from evenhand.evaluation.inequality import gini_coefficient
 from evenhand.model import quoted
-from evenhand.programme import expectations, roster, schema
-from evenhand.programme.audit_window import Models, Span, count_waits, read_span
-from evenhand.programme.belief import ALIKE, decided_between
+from evenhand.programme import expectations, schema
+from evenhand.programme.audit_window import LEVEL, Books, Earned, Span, WindowPart, count_waits, given, read_span
+from evenhand.programme.belief import decided_between
 from evenhand.programme.decisions import PlanRow
-from evenhand.programme.expectations import SUMS, Account, Continuation
-from evenhand.programme.ledger import Result
-from evenhand.programme.library import Cache, Library
+from evenhand.programme.expectations import Account
+from evenhand.programme.ledger import Result, append
+from evenhand.programme.library import ROUTINE, Cache, Library
 from evenhand.programme.named_model import Words
+from evenhand.programme.settings import add_setting, setting
+from evenhand.programme.verdict import (
+    BudgetRow,
+    NeedRow,
+    OverrideRow,
+    ServiceRow,
+    UndoneRow,
+    UnservedRow,
+    Verdict,
+    compare_services,
+    find_deviations,
+    find_unserved,
+    put_into_words,
+)
+from evenhand.programme.vocabulary import Vocabulary
 from evenhand.typing import Bools, Floats, Ints
-
-LEVEL = 0.95
-"""Probability of intervals; the error probability of warnings is at most the rest."""
-
-
-@dataclass(frozen=True)
-class Earned:
-    """Promised and realised rewards, as means per step."""
-
-    realised: float
-    """Recorded rewards, else the model's of observed states and actions done."""
-    promised: float
-    """Promise of the plans."""
-    lower: float
-    """Lower end of the prediction interval."""
-    upper: float
-    """Upper end of the prediction interval."""
-    overrides: float
-    """Difference due to overrides."""
-    undone: float
-    """Difference due to decisions not carried out."""
-    moves: float
-    """Difference due to transitions better or worse than the model's."""
-    rewards: float
-    """Difference due to recorded rewards other than the model's."""
 
 
 @dataclass(frozen=True)
@@ -125,21 +114,8 @@ class MemberRow:
     """p-value corrected for the number of groups (Holm)."""
     behind: bool
     """Whether the shortfall is significant."""
-
-
-@dataclass(frozen=True)
-class OverrideRow:
-    """An override and its cost."""
-
-    step: int
-    arm: str
-    group: str
-    planned: str
-    accepted: str
-    who: str
-    why: str
-    cost: float
-    """Value of the planned action minus that of the accepted one."""
+    detectable: float | None = None
+    """Shortfall per step that the test finds with a probability of 80 %; None for types."""
 
 
 @dataclass(frozen=True)
@@ -167,6 +143,22 @@ class Audit(Result):
     """Last event that is taken into account."""
     level: float
     """Probability of intervals."""
+    need: tuple[str, ...]
+    """States of need, in every type or as "type: state"."""
+    need_by: str
+    """Origin of the states of need: `set`, `promise` or `relaxation`."""
+    in_need: int
+    """Number of arms that were in need at some step."""
+    unserved: tuple[UnservedRow, ...]
+    """Arms with a need that did not end by service, the longest first."""
+    needs: tuple[NeedRow, ...]
+    """Needs by group and state."""
+    services: tuple[ServiceRow, ...]
+    """Services by group, with prediction intervals."""
+    budgets: tuple[BudgetRow, ...]
+    """Steps planned with another budget than the usual one."""
+    undone: tuple[UndoneRow, ...]
+    """Decisions not carried out as accepted."""
     arms: tuple[ArmRow, ...]
     """Arms in the order in which they joined."""
     types: tuple[MemberRow, ...]
@@ -185,6 +177,8 @@ class Audit(Result):
     models: int
     """Number of models in use, one after the other."""
     notes: tuple[str, ...]
+    verdict: Verdict | None = None
+    """The audit in sentences."""
 
     @property
     def override_cost(self) -> float:
@@ -240,106 +234,6 @@ class Audit(Result):
         return f"Audit(steps {self.first} to {self.last}, {counted(len(self.arms), 'arm')}, {behind} behind)"
 
 
-class Books:
-    """Accounts of a window, also of parts of it."""
-
-    def __init__(self, span: Span, models: Models, welfare: str | None, level: float = LEVEL) -> None:
-        """Look up the names of the window; accounts are computed on request.
-
-        Args:
-            span: records of the window.
-            models: models by digest.
-            welfare: welfare of the programme.
-            level: probability of intervals.
-        """
-        self.span, self.models, self.welfare, self.level = span, models, welfare, level
-        self.continuation = cache(self._continuation)
-        self.groups = sorted({arm.group for arm in span.arms})
-        self.types = sorted({arm.type for arm in span.arms})
-        self.group = np.array([self.groups.index(arm.group) for arm in span.arms], dtype=np.int64)
-        self.type = np.array([self.types.index(arm.type) for arm in span.arms], dtype=np.int64)
-
-    def _continuation(self, digest: str) -> Continuation:
-        """Return the continuation under a model, by the relaxation of the arms present at first, kind by kind.
-
-        The average roster would not do: arms may leave or join because of how they fared.
-        """
-        model, words = self.models[digest]
-        there = np.zeros((len(model.tables), self.span.horizon), dtype=np.int64)
-        np.add.at(there, words.blocks_of(self.span.arms), self.span.present)
-        counts = there[np.arange(len(there)), (there > 0).argmax(axis=1)]
-        return expectations.continue_by(model, counts, self.welfare)
-
-    def between(self, first: int, last: int) -> Account:
-        """Return the accounts of some steps, each until the model changes, which ends a promise.
-
-        Besides those of `decompose`, (arm, step): `mode`, the most likely state, `served`, and `need`.
-        """
-        parts = [
-            self._run(max(first, begin), min(last, end), digest)
-            for begin, end, digest in self.span.runs()
-            if begin <= last and end >= first
-        ]
-        found = {name: np.sum([part[name] for part in parts], axis=0) for name in (*SUMS, "evidence", "impossible")}
-        by_step = ("served", "need", "mode")
-        return found | {name: np.concatenate([part[name] for part in parts], axis=1) for name in by_step}
-
-    def _run(self, first: int, last: int, digest: str) -> Account:
-        continuation = self.continuation(digest)
-        arms = self.span.trajectories(self.models[digest][1], first, last)
-        strengths = expectations.choose_strengths(continuation, arms, self.group, len(self.groups), 1 - self.level)
-        found = expectations.decompose(continuation, arms, strengths)
-        likely = found["probabilities"]
-        mode = (likely >= likely.max(axis=2, keepdims=True) - ALIKE).argmax(axis=2)
-        block = arms.block[:, None]
-        served, need = continuation.model.tables.served[block, mode, arms.done], continuation.needs[block, mode]
-        return found | {"mode": mode, "served": served, "need": need}
-
-    def earned(self, sums: Account, arms: Bools | Ints) -> Earned:
-        """Return the means of some arms over their steps.
-
-        Args:
-            sums: accounts.
-            arms: (arm,) mask, or indices.
-        """
-        total = {name: float(sums[name][arms].sum()) for name in SUMS}
-        steps = max(total["steps"], 1.0)
-        reach = float(ndtri(0.5 + self.level / 2) * np.sqrt(total["variance"] + total["reward_variance"]) / steps)
-        promised = (total["expected"] + total["plans"]) / steps
-        parts = {name: total[name] / steps for name in ("overrides", "undone", "moves", "rewards")}
-        return Earned(total["realised"] / steps, promised, promised - reach, promised + reach, **parts)
-
-
-@dataclass(frozen=True)
-class WindowPart:
-    """Promised and realised rewards of groups in a part of a window."""
-
-    first: int
-    last: int
-    """Last step, inclusive."""
-    groups: dict[str, Earned]
-    """Groups that took part."""
-
-
-def fairness_over_time(books: Books, parts: int = 12) -> tuple[WindowPart, ...]:
-    """Return promised and realised rewards of groups by parts of a window.
-
-    Args:
-        books: accounts of the window, from `Programme.books`.
-        parts: maximum number of parts, of equal length but for the last.
-    """
-    first, last = books.span.first, books.span.last
-    size = -(-(last - first + 1) // check_positive_int(parts, "parts"))
-    found = []
-    for begin in range(first, last + 1, size):
-        end = min(begin + size - 1, last)
-        sums = books.between(begin, end)
-        own = {name: books.group == number for number, name in enumerate(books.groups)}
-        earned = {name: books.earned(sums, arms) for name, arms in own.items() if sums["steps"][arms].any()}
-        found.append(WindowPart(begin, end, earned))
-    return tuple(found)
-
-
 def audit_of(books: Books) -> Audit:
     """Return the audit of a window.
 
@@ -357,43 +251,69 @@ def audit_of(books: Books) -> Audit:
         mean = delay / needs if needs else None
         return ServiceStats(steps, served, served / max(steps, 1), longest, needs, mean, late), books.earned(sums, arms)
 
-    seen = (_given(span.texts["state"][:, span.columns]) & span.present).sum(axis=1)
-    rows = []
-    for n, arm in enumerate(span.arms):
-        about = (arm.name, arm.type, arm.group, arm.joined_step, arm.left_step)
-        counts = (int(seen[n]), int(waits["waiting"][n]), int(waits["in_need"][n]))
-        rows.append(ArmRow(*about, *counts, *figures(np.array([n]))))
+    seen = (given(span.texts["state"][:, span.columns]) & span.present).sum(axis=1)
+    rows = _arm_rows(books, sums, waits, seen)
     of_type, of_group = ([kind == n for n in range(kind.max() + 1)] for kind in (books.type, books.group))
     types = [
         MemberRow(name, int(own.sum()), *figures(own), None, None, behind=False)
         for name, own in zip(books.types, of_type, strict=True)
     ]
     found = expectations.p_values([sums["evidence"][own].sum(axis=0) for own in of_group])
-    groups = [
-        MemberRow(name, int(own.sum()), *figures(own), p, corrected, behind=corrected <= 1 - books.level + 1e-12)
-        for name, own, p, corrected in zip(
-            books.groups, of_group, found.tolist(), expectations.holm(found).tolist(), strict=True
-        )
-    ]
+    groups, level = [], 1 - books.level
+    for name, own, p, corrected in zip(
+        books.groups, of_group, found.tolist(), expectations.holm(found).tolist(), strict=True
+    ):
+        variance = sum(float(sums[kind][own].sum()) for kind in ("variance", "reward_variance"))
+        short = expectations.detectable_shortfall(variance, len(of_group), level) / max(sums["steps"][own].sum(), 1)
+        test = (p, corrected, corrected <= level + 1e-12, float(short))
+        groups.append(MemberRow(name, int(own.sum()), *figures(own), *test))
     digests = list(dict.fromkeys(digest for _, _, digest in span.runs()))
     names, steps = [arm.name for arm in span.arms], sums["steps"]
-    return Audit(
+    in_need, unserved, needs = find_unserved(books, sums)
+    overrides, budgets, undone = find_deviations(books, sums)
+    whole = Audit(
         first=span.first,
         last=span.last,
         event=span.event,
         level=books.level,
+        need=tuple(books.need[0]),
+        need_by=books.need[1],
+        in_need=in_need,
+        unserved=unserved,
+        needs=needs,
+        services=compare_services(books, sums),
+        budgets=budgets,
+        undone=undone,
         arms=tuple(rows),
         types=tuple(types),
         groups=tuple(groups),
         service=_inequality(np.array([row.service.share for row in rows]), names, steps),
         value=_inequality(np.array([row.earned.realised for row in rows]), names, steps),
         group_value=_inequality(np.array([row.earned.realised for row in groups]), books.groups),
-        overrides=_overrides(books, sums),
+        overrides=overrides,
         unknown=_unknown(span, sums),
         continuation=books.continuation(digests[-1]).welfare,
         models=len(digests),
         notes=_notes(books, digests),
     )
+    return replace(whole, verdict=put_into_words(whole, books))
+
+
+def _arm_rows(books: Books, sums: Account, waits: Mapping[str, Ints], seen: Ints) -> list[ArmRow]:
+    """Return the audit of each arm, all at once: one by one takes a second for ten thousand of them."""
+    counts = (sums["steps"].astype(np.int64), *(waits[name] for name in ("served", "longest_wait", "needs", "delay")))
+    columns = (*counts, waits["longest_delay"], seen, waits["waiting"], waits["in_need"])
+    means = [table.tolist() for table in books.means(sums).values()]
+    rows = []
+    for arm, numbers, earned in zip(
+        books.span.arms, zip(*(one.tolist() for one in columns), strict=True), zip(*means, strict=True), strict=True
+    ):
+        steps, served, longest, needs, delay, late, observed, waiting, in_need = numbers
+        mean = delay / needs if needs else None
+        service = ServiceStats(steps, served, served / max(steps, 1), longest, needs, mean, late)
+        about = (arm.name, arm.type, arm.group, arm.joined_step, arm.left_step)
+        rows.append(ArmRow(*about, observed, waiting, in_need, service, Earned(*earned)))
+    return rows
 
 
 def _inequality(values: Floats, names: Sequence[str], steps: Floats | None = None) -> Inequality:
@@ -404,24 +324,10 @@ def _inequality(values: Floats, names: Sequence[str], steps: Floats | None = Non
     return Inequality(defined, float(values[worst]), names[worst], float(values.mean()))
 
 
-def _overrides(books: Books, sums: Account) -> tuple[OverrideRow, ...]:
-    span, rows = books.span, []
-    values = {digest: books.continuation(digest).long_run() for digest in dict.fromkeys(span.digests) if digest}
-    for place, one in span.overrides:
-        arm, digest = span.arms[place], span.digests[one.step - span.since]
-        words = books.models[digest][1]
-        block, state = words.blocks[arm.type, arm.group], sums["mode"][place, one.step - span.first]
-        actions = [words.actions[block].index(name) for name in (one.planned, one.accepted)]
-        planned, accepted = values[digest][block, state, actions]
-        texts = (one.planned, one.accepted, one.who or "", one.why or "")
-        rows.append(OverrideRow(one.step, arm.name, arm.group, *texts, cost=float(planned - accepted)))
-    return tuple(rows)
-
-
 def _unknown(span: Span, sums: Account) -> dict[str, int]:
     there = span.present
     done, accepted = (span.texts[name][:, span.columns] for name in ("done", "accepted"))
-    seen, said = _given(span.texts["state"]), _given(done)
+    seen, said = (given(table) for table in (span.texts["state"], done))
 
     def count(cells: Bools) -> int:
         return int((cells & there).sum())
@@ -443,16 +349,13 @@ UNKNOWN = {
     "unseen": ("Unobserved", "states: replaced by the belief from earlier reports and actions"),
     "late": ("Reported late", "states, after the plan was accepted"),
     "corrected": ("Corrected", "states: the last report counts here"),
-    "never_seen": ("Never observed", "arms: they start as in the model"),
+    "never_seen": ("Never observed", "{arms}: they start as in the model"),
     "unconfirmed": ("Unconfirmed", "actions without a record: taken as accepted"),
     "undone": ("Done otherwise", "actions recorded as other than accepted"),
-    "without_reward": ("Without a reward", "steps of arms: the model's reward is taken"),
+    "without_reward": ("Without a reward", "{steps} of {arms}: the model's reward is taken"),
     "impossible": ("Impossible", "moves that have probability 0 in the model: it is wrong, or the reports are"),
 }
 """Title and meaning of each count of `Audit.unknown` but `steps`, the number of all steps of arms."""
-
-_given = np.vectorize(lambda text: text is not None, otypes=[bool])
-"""(arm, step) whether there is a text."""
 
 
 def _notes(books: Books, digests: Sequence[str]) -> tuple[str, ...]:
@@ -470,6 +373,45 @@ def _notes(books: Books, digests: Sequence[str]) -> tuple[str, ...]:
     return tuple(notes)
 
 
+@dataclass(frozen=True)
+class NeedSet(Result):
+    """Result of a change of the states of need."""
+
+    event: int
+    """The number of the event."""
+
+    states: tuple[str, ...]
+    """States of need; empty for the default."""
+
+
+def read_need(words: Words, states: Sequence[str]) -> list[str]:
+    """Return names of states without repetitions.
+
+    Args:
+        words: names of the model.
+        states: names, each in every type that has it, or as "type: state".
+
+    Raises:
+        InvalidInputError: with every unknown state.
+    """
+    found = list(dict.fromkeys(states))
+    faults = [Fault("need", f"{quoted(name)} is an unknown state") for name in found if not words.mask([name]).any()]
+    if faults:
+        known = ", ".join(dict.fromkeys(name for own in words.states for name in own))
+        refusal = InvalidInputError("; ".join(map(str, faults)) + f". Known are {known}")
+        refusal.faults = tuple(faults)
+        raise refusal
+    return found
+
+
+def _need(tx: Connection, words: Words, event: int | None = None) -> tuple[Sequence[str], str]:
+    """States of need and their origin, as of an event."""
+    names = setting(tx, "need", 0, event)
+    if names or words.promised:
+        return (names, "set") if names else (words.promised, "promise")
+    return (), "relaxation"
+
+
 class Audits:
     """Audits of a span of steps, and waiting times."""
 
@@ -477,6 +419,7 @@ class Audits:
         """Use the store, models and policies of a programme."""
         self._library = library
         self._needs: Cache[list[Bools]] = Cache()  # empty without a relaxation
+        self._last: tuple[Books, Audit] | None = None
 
     def audit(
         self, first: int | None = None, last: int | None = None, *, event: int | None = None, level: float = LEVEL
@@ -492,7 +435,10 @@ class Audits:
         Raises:
             InvalidInputError: no such steps were accepted.
         """
-        return audit_of(self.books(first, last, event=event, level=level))
+        books = self.books(first, last, event=event, level=level)
+        if self._last is None or self._last[0] != books:
+            self._last = books, audit_of(books)
+        return replace(self._last[1], event=books.span.event)
 
     def books(
         self, first: int | None = None, last: int | None = None, *, event: int | None = None, level: float = LEVEL
@@ -507,12 +453,53 @@ class Audits:
         """
         wanted = check_fraction(level, "level", below_one=True)
         with self._library.store.reading() as tx:
-            span = read_span(tx, first, last, event)
-            welfare = tx.execute(select(schema.programme.c.welfare)).scalar_one()
-            models = {digest: self._library.model(tx, digest) for digest in set(span.digests) if digest}
-            for _, words in models.values():  # here, so that unknown names are reported as damage
-                words.blocks_of(span.arms)
-            return Books(span, models, welfare, wanted)
+            passive = ("planned", "solved", "answered")
+            about = (first, last, event, wanted)
+            return self._library.remember(tx, "books", lambda: self._books(tx, *about), about, passive)
+
+    def _books(self, tx: Connection, first: int | None, last: int | None, event: int | None, wanted: float) -> Books:
+        if event is None:  # what was read before goes on to hold while only reports are added
+            earlier: list[Span] = self._library.remember(tx, "window", list, first, ROUTINE)
+            span = read_span(tx, first, last, None, earlier[0] if earlier else None)
+            earlier[:] = [span]
+            parts = self._library.remember(tx, "parts", dict[tuple[int, int], WindowPart], (first, wanted), ROUTINE)
+            for key in [key for key in parts if key[1] >= span.new_from]:
+                del parts[key]
+        else:
+            span, parts = read_span(tx, first, last, event), {}
+        welfare = tx.execute(select(schema.programme.c.welfare)).scalar_one()
+        models = {digest: self._library.model(tx, digest) for digest in set(span.digests) if digest}
+        for _, words in models.values():  # here, so that unknown names are reported as damage
+            words.blocks_of(span.arms)
+        plans = {digest: self._library.policy(tx, digest) for digest, _ in set(span.policies) if digest}
+        need = _need(tx, models[span.runs()[-1][2]][1], span.event)
+        vocabulary = Vocabulary.read(setting(tx, "words", 0, span.event))
+        return Books(span, models, plans, welfare, need, vocabulary, wanted, parts)
+
+    def need(self) -> tuple[str, ...]:
+        """Return the states of need that were set; none if none were."""
+        with self._library.store.reading() as tx:
+            return tuple(setting(tx, "need", 0) or ())
+
+    def set_need(self, states: Sequence[str], *, who: str = "", key: str | None = None) -> NeedSet:
+        """Set the states in which an arm is in need, for audits and waiting times of all steps.
+
+        Args:
+            states: names, each in every type that has it, or as "type: state"; none returns to the default.
+            who: author, written into the event.
+            key: idempotency key.
+
+        Raises:
+            InvalidInputError: with every unknown state.
+        """
+
+        def do(tx: Connection) -> NeedSet:
+            found = read_need(self._library.model(tx)[1], states)
+            event = append(tx, "needed", who, {"states": found})
+            add_setting(tx, "need", found, 0, event)
+            return NeedSet(event, tuple(found))
+
+        return self._library.change(NeedSet, "need", list(states), key, do)
 
     def in_need(self, rows: Sequence[PlanRow], step: int, most: int = 100) -> dict[int, int] | None:
         """Return for how many steps arms of a plan have been in need and not served, this one included, by number.
@@ -529,7 +516,8 @@ class Audits:
         with self._library.store.reading() as tx:
             words = self._library.model(tx)[1]
             blocks = {row.arm_id: words.blocks[row.type, row.group] for row in rows}
-            needs = self._needs_of(tx, words)
+            names, origin = _need(tx, words)
+            needs = words.mask(names) if origin != "relaxation" else self._needs_of(tx, words)
             if needs is None:
                 return None
             past = decided_between(tx, words, blocks, first, step)
@@ -546,10 +534,12 @@ class Audits:
     def _needs_of(self, tx: Connection, words: Words) -> Bools | None:
         """(block, state) states of need, by the fair relaxation of the arms that take part now, if any; remembered."""
         row = tx.execute(select(schema.programme.c.model, schema.programme.c.welfare)).one()
-        arms = roster.taking_part(tx, roster.present_step(tx))
-        if not arms:
+        numbers = self._library.numbers(tx)
+        if not numbers:
             return np.zeros(words.model.tables.rewards.shape[:2], dtype=bool)
-        counts = np.bincount(words.blocks_of(arms), minlength=len(words.model.tables))
+        counts = np.zeros(len(words.model.tables), dtype=np.int64)
+        for kind, group, many in numbers:
+            counts[words.blocks[kind, group]] += many
         key = row.model, tuple(counts.tolist())
         if (known := self._needs.get(key)) is None:
             found: list[Bools] = []

@@ -1,4 +1,4 @@
-"""Summary and page of an audit: service, expectations and outcomes, overrides, and what is unknown."""
+"""Summary and page of an audit: its verdict, service, expectations and outcomes, deviations, and what is unknown."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -6,8 +6,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from evenhand.display import counted
-from evenhand.programme.audit import UNKNOWN, Audit, Books, Earned, MemberRow, WindowPart, fairness_over_time
-from evenhand.report.format import capitalised, fixed, listed, number, percent, shortened
+from evenhand.programme.audit import UNKNOWN, Audit, MemberRow
+from evenhand.programme.audit_window import Books, Earned, WindowPart, fairness_over_time
+from evenhand.programme.verdict import DEFINITIONS, Verdict
+from evenhand.programme.vocabulary import Vocabulary
+from evenhand.report.format import amount, capitalised, fixed, number, percent, shortened
 from evenhand.report.summary import Figure, Section, Summary, Table, table
 
 if TYPE_CHECKING:
@@ -15,26 +18,92 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure as Drawing
 
 MOST_GROUPS, MOST_ARMS, MOST_OVERRIDES = 8, 20, 60
-"""Groups drawn over time, arms with the longest waits, and overrides of the highest cost that are listed."""
+"""Groups drawn over time, arms with the longest waits, and unserved arms and deviations that are listed."""
 
 SHAPES = "os^DvPX*"
 
 
-def audit_summary(found: Audit, called: str) -> Summary:
-    """Return the tables and notes of an audit.
+def audit_summary(found: Audit, words: Vocabulary, called: str) -> Summary:
+    """Return the verdict, tables and notes of an audit.
 
     Args:
         found: the audit.
+        words: words of the programme.
         called: name of the programme.
     """
-    groups, types = (_members_table(rows, kind) for rows, kind in ((found.groups, "group"), (found.types, "type")))
-    tables = [groups, types, _differences_table(found.groups), _waits_table(found)]
-    title = f"{called}: steps {found.first} to {found.last}"
-    return Summary(title, tables=[*tables, *_override_tables(found)], notes=_notes(found))
+    facts: list[tuple[str, str]] = []
+    for title, sentences in _verdict(found):
+        facts += zip([title.lower(), *[""] * (len(sentences) - 1)], sentences, strict=True)
+    tables = [one for part in _tables(found, words).values() for one in part]
+    title = f"{called}: {words.name(found.first)} to {words.name(found.last)}"
+    return Summary(title, facts=facts, tables=tables, notes=_notes(found, words))
 
 
-def _members_table(rows: Sequence[MemberRow], kind: str) -> Table:
-    heads = [kind, "arms", "served", "longest wait", "delay", "got", "promised", "by chance"]
+def _verdict(found: Audit) -> list[tuple[str, tuple[str, ...]]]:
+    it = found.verdict or Verdict((), (), (), ())
+    return [("In need", it.need), ("Served", it.services), ("Tests", it.tests), ("Deviations", it.deviations)]
+
+
+def _tables(found: Audit, words: Vocabulary) -> dict[str, list[Table]]:
+    """Return the tables of an audit by section."""
+    groups, types = (
+        _members_table(rows, kind, words) for rows, kind in ((found.groups, words.group.one), (found.types, "type"))
+    )
+    differences = _differences_table(found.groups, words)
+    return {
+        "need": [*_need_tables(found, words), _waits_table(found, words)],
+        "services": [_services_table(found, words)],
+        "values": [groups, differences, types],
+        "deviations": [*_deviation_tables(found, words), *_override_tables(found, words)],
+    }
+
+
+def _need_tables(found: Audit, words: Vocabulary) -> list[Table]:
+    group, arm, steps = words.group.one, words.arm.one, words.step.many
+    cells = [
+        [r.group, r.state, str(r.arms), str(r.unserved), str(r.steps), str(r.served), str(r.longest)]
+        for r in found.needs
+    ]
+    heads = [group, "condition", f"{words.arm.many} in need", "not served", f"{steps} in need", "served", "longest"]
+    tables = [table(f"in need, by {group} and condition", heads, cells, text=heads[:2])] if cells else []
+    rows = [
+        [r.arm, r.group, r.state, str(r.steps), words.name(r.since), "yes" if r.lasts else "no", str(r.served)]
+        for r in found.unserved[:MOST_OVERRIDES]
+    ]
+    heads = [arm, group, "condition", f"{steps} in need", "since", "lasts", "served"]
+    more = len(found.unserved) - MOST_OVERRIDES
+    unserved = table("in need and not served, longest first", heads, rows, more, [*heads[1:3], *heads[4:6]])
+    return [*tables, *([unserved] if rows else [])]
+
+
+def _services_table(found: Audit, words: Vocabulary) -> Table:
+    cells = []
+    for row in found.services:
+        known = row.lower is not None and row.upper is not None
+        promised = [fixed(row.promised, 1), f"{row.lower} to {row.upper}"] if known else ["", ""]
+        power = "" if not known else "none" if row.detectable is None else percent(row.detectable, 0)
+        cells.append([row.group, str(row.planned), str(row.done), *promised, power])
+    heads = [words.group.one, "planned", "done", "promised", "by chance", "least shortfall found"]
+    return table(f"services by {words.group.one}", heads, cells)
+
+
+def _deviation_tables(found: Audit, words: Vocabulary) -> list[Table]:
+    budgets = [[words.name(r.step), r.resource, amount(r.planned), amount(r.usual)] for r in found.budgets]
+    undone = [[r.arm, r.group, words.name(r.step), r.accepted, r.done] for r in found.undone]
+    usual = [words.step.one, "resource", "planned with", "usually"]
+    others = [words.arm.one, words.group.one, words.step.one, "accepted", "done"]
+    return [
+        table(caption, heads, rows[:MOST_OVERRIDES], len(rows) - MOST_OVERRIDES, text)
+        for caption, heads, rows, text in (
+            ("other than the usual budget", usual, budgets, usual[:2]),
+            ("done otherwise than accepted", others, undone, others),
+        )
+        if rows
+    ]
+
+
+def _members_table(rows: Sequence[MemberRow], kind: str, words: Vocabulary) -> Table:
+    heads = [kind, words.arm.many, "served", "longest wait", "delay", "got", "promised", "by chance"]
     cells = []
     for row in rows:
         service, earned = row.service, row.earned
@@ -46,11 +115,14 @@ def _members_table(rows: Sequence[MemberRow], kind: str) -> Table:
         cells.append([row.name, str(row.arms), *waits, got, promised, f"{lower} to {upper}"])
         if row.corrected is not None:  # only groups are tested
             cells[-1].append(f"{row.corrected:.2g}{' *' if row.behind else ''}")
-    return table(f"service and value per step and arm, by {kind}", heads + ["p"] * (kind == "group"), cells)
+    tested = ["p"] * (rows[0].corrected is not None)
+    return table(
+        f"service and {words.value} per {words.step.one} and {words.arm.one}, by {kind}", heads + tested, cells
+    )
 
 
-def _differences_table(rows: Sequence[MemberRow]) -> Table:
-    heads = ["group", "difference", "decided otherwise", "not done", "moves", "recorded rewards"]
+def _differences_table(rows: Sequence[MemberRow], words: Vocabulary) -> Table:
+    heads = [words.group.one, "difference", "decided otherwise", "not done", "moves", "recorded rewards"]
     cells = []
     for row in rows:
         it = row.earned
@@ -59,56 +131,72 @@ def _differences_table(rows: Sequence[MemberRow]) -> Table:
     return table("difference between got and promised, by its causes", heads, cells)
 
 
-def _waits_table(found: Audit) -> Table:
+def _waits_table(found: Audit, words: Vocabulary) -> Table:
     rows = [
         [row.arm, row.type, row.group, str(row.in_need), str(row.waiting), str(row.service.served)]
         for row in found.longest_waits(MOST_ARMS)
     ]
-    heads = ["arm", "type", "group", "in need for", "not served for", "served"]
-    return table("longest waits, in steps", heads, rows, len(found.arms) - len(rows), heads[1:3])
+    heads = [words.arm.one, "type", words.group.one, "in need for", "not served for", "served"]
+    return table(
+        f"longest waits at the end, in {words.step.many}", heads, rows, len(found.arms) - len(rows), heads[1:3]
+    )
 
 
-def _override_tables(found: Audit) -> list[Table]:
+def _override_tables(found: Audit, words: Vocabulary) -> list[Table]:
     if not found.overrides:
         return []
     rows = [[one["who"] or "unnamed", str(one["overrides"]), fixed(one["cost"], 3)] for one in found.by_who()]
     # Rounded, for a stable order among equal costs.
     dearest = sorted(found.overrides, key=lambda row: (-round(row.cost, 9), row.step, row.arm))[:MOST_OVERRIDES]
-    single = [[o.arm, str(o.step), o.planned, o.accepted, fixed(o.cost, 3), o.who, o.why] for o in dearest]
-    heads = ["arm", "step", "planned", "chosen", "cost", "who", "why"]
+    single = [[o.arm, words.name(o.step), o.planned, o.accepted, fixed(o.cost, 3), o.who, o.why] for o in dearest]
+    heads = [words.arm.one, words.step.one, "planned", "chosen", "cost", "who", "why"]
     more = len(found.overrides) - MOST_OVERRIDES
     return [
         table("overrides by person", ["who", "decisions", "cost in value"], rows),
-        table("overrides, highest cost first", heads, single, more, [heads[2], heads[3], *heads[5:]]),
+        table("overrides, highest cost first", heads, single, more, [*heads[1:4], *heads[5:]]),
     ]
 
 
-def _notes(found: Audit) -> list[str]:
+def _notes(found: Audit, words: Vocabulary) -> list[str]:
     notes = [f"Warning: {line}." for line in found.warnings]
     for what, own, worst in (
-        ("Service of arms", found.service, percent(found.service.worst)),
-        ("Value of arms", found.value, f"{fixed(found.value.worst, 3)} a step"),
+        (f"Service of {words.arm.many}", found.service, percent(found.service.worst)),
+        (
+            f"{capitalised(words.value)} of {words.arm.many}",
+            found.value,
+            f"{fixed(found.value.worst, 3)} per {words.step.one}",
+        ),
     ):
         gini = "undefined" if own.gini_coefficient is None else fixed(own.gini_coefficient, 3)
         notes.append(f"{what}: Gini coefficient {gini}; the worst-off is {own.worst_off} with {worst}.")
     many = counted(len(found.overrides), "decision")
     cost = f"{many} other than planned, at a cost of {fixed(found.override_cost, 3)} in value."
     notes.append(cost if found.overrides else "Every plan was accepted without overrides.")
-    notes += [f"{name}: {text}." for name, text in unknown_facts(found)]
+    notes += [f"{name}: {text}." for name, text in unknown_facts(found, words)]
     return [*notes, *(f"{capitalised(note)}." for note in found.notes)]
 
 
-def unknown_facts(found: Audit) -> list[tuple[str, str]]:
+def unknown_facts(found: Audit, words: Vocabulary) -> list[tuple[str, str]]:
     """Return what an audit does not know, with numbers.
 
     Args:
         found: the audit.
+        words: words of the programme.
     """
+    nouns = {"arms": words.arm.many, "steps": words.step.many}
     total = dict.fromkeys(("unseen", "unconfirmed"), f"of {found.unknown['steps']} ")
-    return [(title, f"{found.unknown[name]} {total.get(name, '')}{text}") for name, (title, text) in UNKNOWN.items()]
+    facts = UNKNOWN.items()
+    return [
+        (title, f"{found.unknown[name]} {total.get(name, '')}{text.format(**nouns)}") for name, (title, text) in facts
+    ]
 
 
 # -- the page --------------------------------------------------------------------------------------------------------
+
+
+def as_of(event: int) -> str:
+    """Return the last event that an audit takes into account, in words."""
+    return f"It uses what was known at event {event}."
 
 
 def audit_page(found: Audit, books: Books, called: str) -> Summary:
@@ -119,43 +207,40 @@ def audit_page(found: Audit, books: Books, called: str) -> Summary:
         books: its data.
         called: name of the programme.
     """
-    plain = audit_summary(found, called)
-    groups, types, differences, waits, *overrides = plain.tables
+    words, tables = books.words, _tables(found, books.words)
     parts, names = fairness_over_time(books), books.groups[:MOST_GROUPS]
+    step, arm = words.step.one, words.arm.one
     over_time = (
-        "Value per step and arm in each part of the span, and its expectation from the states at its begin. Squares "
-        "are outside of what chance explains, after overrides."
+        f"{capitalised(words.value)} per {step} and {arm} in each part of the span, and its expectation from the "
+        "conditions at its begin. Squares are outside of what chance explains, after overrides."
     )
-    served = "One mark per arm; the line is the mean of the group."
+    served = f"One mark per {arm}; the line is the mean of the {words.group.one}."
+    (_, need), (_, services), (_, tests), (_, deviations) = _verdict(found)
     return Summary(
-        plain.title,
-        lead=_lead(found),
-        cards=_cards(found),
+        f"{called}: {words.name(found.first)} to {words.name(found.last)}",
+        lead=need[:1],
+        cards=_cards(found, words),
         sections=[
-            Section("Promised, and got", [f"Warning: {line}." for line in found.warnings],
-                    [Figure(_over_time_svg(parts, names), over_time)], tables=[groups, differences, types]),
-            Section("Who was served, and who waits", figures=[Figure(_served_svg(found), served)], tables=[waits]),
-            Section("Decided otherwise", [] if overrides else ["Every plan was accepted as it was."], tables=overrides),
-            Section("What is not known", facts=unknown_facts(found), notes=[f"{capitalised(n)}." for n in found.notes]),
-            Section("How to read this", facts=_glossary(found)),
+            Section("Who was in need and not served", need[1:], tables=tables["need"]),
+            Section("Served, and promised", services, [Figure(_served_svg(found, words), served)],
+                    tables=tables["services"]),
+            Section("Tests, and what they can tell", [f"Warning: {line}." for line in found.warnings] + list(tests),
+                    [Figure(_over_time_svg(parts, names, words), over_time)], tables=tables["values"]),
+            Section("Other than usual, or than planned", deviations, tables=tables["deviations"]),
+            Section("What is not known", facts=unknown_facts(found, words),
+                    notes=[f"{capitalised(note)}." for note in found.notes]),
+            Section("How to read this", facts=_glossary(found, words)),
         ],
-        made=f"It uses what was known at event {found.event}.",
+        made=as_of(found.event),
     )  # fmt: skip
 
 
-def _lead(found: Audit) -> list[str]:
-    behind = [row.name for row in found.groups if row.behind]
-    verdict = f"{listed(behind) if behind else 'No group'} fell behind what was promised by more than chance explains."
-    worst = found.group_value
-    return [
-        f"{counted(len(found.arms), 'arm')} took part in {counted(found.last + 1 - found.first, 'step')}. {verdict}",
-        f"The worst-off group is {worst.worst_off}, with {number(worst.worst, 3)} per step and arm.",
-    ]
-
-
-def _cards(found: Audit) -> list[tuple[str, str, str]]:
+def _cards(found: Audit, words: Vocabulary) -> list[tuple[str, str, str]]:
     served = sum(row.service.served for row in found.groups)
-    cards = [("Served", str(served), f"times, {percent(served / max(found.unknown['steps'], 1))} of steps")]
+    cards = [
+        ("Not served in need", str(len(found.unserved)), f"of {words.arm.counted(found.in_need)} in need"),
+        ("Served", str(served), f"times, {percent(served / max(found.unknown['steps'], 1))} of {words.step.many}"),
+    ]
     for name, own in (("service", found.service), ("value", found.value)):
         gini = "undefined" if own.gini_coefficient is None else number(own.gini_coefficient, 3)
         cards.append((f"Gini of {name}", gini, f"worst-off: {own.worst_off}"))
@@ -163,24 +248,29 @@ def _cards(found: Audit) -> list[tuple[str, str, str]]:
     return [*cards, ("Decided otherwise", str(len(found.overrides)), cost)]
 
 
-def _glossary(found: Audit) -> list[tuple[str, str]]:
+def _glossary(found: Audit, words: Vocabulary) -> list[tuple[str, str]]:
     level, most = percent(found.level, 0), number(1 - found.level, 2)
-    need = "Steps from a state in which the roster's fair relaxation would serve an arm to its service."
+    step, steps = words.step.one, capitalised(words.step.many)
+    services = f"Services that the plans in use give in the model, from the conditions at the first {step}."
     return [
-        ("Promised", "Expectation of each step's plan in the model, from the states of the arms at that step."),
-        ("Got", "Recorded rewards; else the model's, of the observed state and the action done."),
+        ("In need", f"{capitalised(DEFINITIONS[found.need_by])}."),
+        ("Promised services", f"{services} By chance: an interval that contains what was done with {level}."),
+        ("Least shortfall found", "If each service were missed with this probability, 8 of 10 audits would find it."),
+        ("Promised", f"Expectation of each plan in the model, from the conditions at its {step}."),
+        ("Got", "Recorded rewards; else the model's, of the observed condition and the action done."),
         ("By chance", f"Interval of probability {level} if the model is right and plans are followed."),
-        ("p", f"Corrected for the number of groups; a warning (*) below {most} is wrong in at most so many audits."),
-        ("Wait", "Steps between one service and the next, also from the first step and to the last."),
-        ("Delay", need),
-        ("Cost of a decision", "Value of the planned action less that of the chosen one, in the relaxation."),
-    ]
+        ("p", f"Corrected for the number of {words.group.many}; a warning (*) below {most} is wrong in at most so many "
+              "audits."),
+        ("Wait", f"{steps} between one service and the next, also from the first and to the last."),
+        ("Delay", f"{steps} from coming into need to service."),
+        ("Cost of a decision", "Value of the planned action less that of the chosen one, in the fair relaxation."),
+    ]  # fmt: skip
 
 
 # -- figures ---------------------------------------------------------------------------------------------------------
 
 
-def _over_time_svg(parts: Sequence[WindowPart], groups: Sequence[str]) -> str:
+def _over_time_svg(parts: Sequence[WindowPart], groups: Sequence[str], words: Vocabulary) -> str:
     """Return one panel per group: outcome, expectation and its interval."""
     from evenhand.report.plots import Plot, svg
 
@@ -192,13 +282,13 @@ def _over_time_svg(parts: Sequence[WindowPart], groups: Sequence[str]) -> str:
             _draw_group(axes, present[group], group)
         figure.legend(*panels[0].get_legend_handles_labels(), loc="outside upper left", ncols=3)
         panels[-1].xaxis.get_major_locator().set_params(integer=True)
-        panels[-1].set_xlabel("step")
+        panels[-1].set_xlabel(words.step.one)
 
     texts = []
     for group, there in present.items():
         ends = [number(part.groups[group].realised, 3) for part in there]
         texts.append(f"{group}: from {ends[0]} to {ends[-1]}" if ends else f"{group}: absent")
-    label = f"Value of a step over time. {'; '.join(texts)}"
+    label = f"{capitalised(words.value)} per {words.step.one} over time. {'; '.join(texts)}"
     return svg("over-time", label, Plot(0.75 + 1.15 * len(groups), draw))
 
 
@@ -226,7 +316,7 @@ def _is_outside(it: Earned) -> bool:
     return not it.lower - 1e-9 <= by_itself <= it.upper + 1e-9
 
 
-def _served_svg(found: Audit) -> str:
+def _served_svg(found: Audit, words: Vocabulary) -> str:
     """Return one row per group: the share of steps in which each of its arms was served."""
     from evenhand.report.plots import BLUE, FAINT, ORANGE, Plot, svg
 
@@ -236,15 +326,17 @@ def _served_svg(found: Audit) -> str:
             shares = np.sort([arm.service.share for arm in found.arms if arm.group == row.name]).round(6)
             # Arms of the same share are stacked, so that each is visible.
             _, starts, many = np.unique(shares, return_index=True, return_counts=True)
-            lift = np.minimum((np.arange(len(shares)) - np.repeat(starts, many)) * 0.09, 0.42)
+            place = np.arange(len(shares)) - np.repeat(starts, many)
+            shown = place <= 5  # further marks would all be in the same place
+            shares, lift = shares[shown], np.minimum(place[shown] * 0.09, 0.42)
             axes.plot(100 * shares, y - lift, SHAPES[y % len(SHAPES)], color=BLUE, markersize=3.5, alpha=0.7)
             axes.plot([100 * row.service.share] * 2, [y - 0.45, y + 0.2], color=ORANGE, linewidth=1.5)
         axes.set_yticks(range(len(found.groups)), [shortened(row.name, 24) for row in found.groups])
         axes.set_ylim(len(found.groups) - 0.5, -0.75)
         axes.set_xlim(left=-1)
-        axes.set_xlabel("served, % of the steps at which an arm took part")
+        axes.set_xlabel(f"served, % of {words.step.many} of each {words.arm.one}")
         axes.grid(axis="x")
         axes.axvline(0, color=FAINT, linewidth=0.6)
 
-    texts = "; ".join(f"{row.name}: {percent(row.service.share)} of steps" for row in found.groups)
-    return svg("served", f"How often arms were served. {texts}", Plot(0.75 + 0.4 * len(found.groups), draw))
+    texts = "; ".join(f"{row.name}: {percent(row.service.share)} of {words.step.many}" for row in found.groups)
+    return svg("served", f"How often {words.arm.many} were served. {texts}", Plot(0.75 + 0.4 * len(found.groups), draw))

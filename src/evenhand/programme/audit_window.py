@@ -1,24 +1,30 @@
-"""Audit window: what is stored of the arms over some steps, as known at an event; waiting times.
+"""Audit window: what is stored of the arms over some steps, as known at an event; waiting times; accounts.
 
 Of several reports on an arm and step the last counts. Arms that were not observed at the first step are read from the
 step of their last observation, from which their state distributions are propagated.
 """
 
-from collections.abc import Mapping
+import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
+from scipy.special import ndtri
 from sqlalchemy import Connection, func, select
 
+from evenhand.checks import check_positive_int
 from evenhand.errors import InvalidInputError
 from evenhand.model import CoupledMDP
-from evenhand.programme import schema
-from evenhand.programme.expectations import UNKNOWN, Trajectories
+from evenhand.planning import Plan
+from evenhand.programme import expectations, schema
+from evenhand.programme.belief import ALIKE
+from evenhand.programme.expectations import SUMS, UNKNOWN, Account, Continuation, Trajectories
 from evenhand.programme.ledger import last_event
 from evenhand.programme.named_model import Words
 from evenhand.programme.roster import RosterArm, arms_as_of, check_step
+from evenhand.programme.vocabulary import Vocabulary
 from evenhand.typing import Bools, Floats, Ints
 
 Models = Mapping[str, tuple[CoupledMDP, Words]]
@@ -40,6 +46,10 @@ class Span:
     """Arms that take part in the window."""
     digests: tuple[str, ...]
     """(step,) digest of the plan's model; empty without an accepted plan."""
+    policies: tuple[tuple[str, tuple[float, ...]], ...]
+    """(step of the window,) digest of the plan's policy, and (resource,) its budget."""
+    plans: tuple[tuple[str, str, tuple[float, ...], int], ...]
+    """(step,) digests of the plan's model and policy, its budget, and the event of its acceptance."""
     texts: Mapping[str, np.ndarray[Any, Any]]
     """`state`, `planned`, `accepted`, `done`: (arm, step) names, None if missing."""
     reward: Floats
@@ -50,6 +60,15 @@ class Span:
     """(arm, step) whether an earlier report said otherwise."""
     overrides: tuple[tuple[int, Any], ...]
     """Stored decisions that were overridden, each with the index of its arm."""
+    new_from: int
+    """First step of which something was read that was not known before."""
+    content: object
+    """The same for windows that differ in their event alone."""
+
+    @cached_property
+    def _translated(self) -> dict[Words, dict[str, Ints]]:
+        """Tables of indices by the names of a model."""
+        return {}
 
     @property
     def horizon(self) -> int:
@@ -88,8 +107,9 @@ class Span:
             first: first step.
             last: last step.
         """
-        block = words.blocks_of(self.arms)
-        numbers = self._numbers(words, block)
+        if words not in self._translated:
+            self._translated[words] = self._numbers(words, words.blocks_of(self.arms))
+        block, numbers = words.blocks_of(self.arms), self._translated[words]
         joined, left = self.lives
         begin = np.clip(joined, first, last + 1) - first
         end = np.maximum(np.clip(left, first, last + 1) - first, begin)
@@ -109,9 +129,11 @@ class Span:
         found = {}
         for name, table in self.texts.items():
             known = states if name == "state" else actions
-            rows = zip(block.tolist(), table.tolist(), strict=True)
-            numbers = [[known[b].get(text, UNKNOWN) for text in row] for b, row in rows]
-            found[name] = np.array(numbers, dtype=np.int64).reshape(table.shape)
+            texts = table.reshape(-1).tolist()
+            codes = {text: code for code, text in enumerate(dict.fromkeys(texts))}
+            numbers = np.array([codes[text] for text in texts], dtype=np.int64).reshape(table.shape)
+            meaning = np.array([[own.get(text, UNKNOWN) for text in codes] for own in known], dtype=np.int64)
+            found[name] = meaning[block[:, None], numbers]
         idle = words.model.tables.idle[block, 0][:, None]
         found["planned"] = np.where(found["planned"] == UNKNOWN, idle, found["planned"])
         for name, otherwise in (("accepted", "planned"), ("done", "accepted")):
@@ -135,7 +157,9 @@ class Span:
         return now, seen
 
 
-def read_span(tx: Connection, first: int | None, last: int | None, event: int | None) -> Span:
+def read_span(
+    tx: Connection, first: int | None, last: int | None, event: int | None, known: Span | None = None
+) -> Span:
     """Read a window of steps, as known at an event.
 
     Args:
@@ -143,14 +167,15 @@ def read_span(tx: Connection, first: int | None, last: int | None, event: int | 
         first: first step; by default the first accepted one.
         last: last step; by default the last accepted one.
         event: last event that is taken into account; by default all are.
+        known: a window that was read before, since when only `library.ROUTINE` events were written.
 
     Raises:
         InvalidInputError: no such steps were accepted.
     """
-    known = last_event(tx)
-    if event is not None and (isinstance(event, bool) or not isinstance(event, int) or not 1 <= event <= known):
-        raise InvalidInputError(f"event: expected a number from 1 to {known}, the last event, got {event!r}")
-    as_of = known if event is None else event
+    newest = last_event(tx)
+    if event is not None and (isinstance(event, bool) or not isinstance(event, int) or not 1 <= event <= newest):
+        raise InvalidInputError(f"event: expected a number from 1 to {newest}, the last event, got {event!r}")
+    as_of = newest if event is None else event
     plans = schema.plans
     accepted = select(func.min(plans.c.step), func.max(plans.c.step)).where(plans.c.accepted_event <= as_of)
     begun, ended = tx.execute(accepted).one()
@@ -160,7 +185,7 @@ def read_span(tx: Connection, first: int | None, last: int | None, event: int | 
     last = ended if last is None else check_step(last)
     if not begun <= first <= last <= ended:
         raise InvalidInputError(
-            f"audit: steps {first} to {last} are not a window of accepted steps, which are {begun} to {ended}"
+            f"audit: steps {first} to {last} are not a window of accepted ones, which are steps {begun} to {ended}"
         )
     arms = [
         arm
@@ -173,40 +198,108 @@ def read_span(tx: Connection, first: int | None, last: int | None, event: int | 
     seen = select(table.c.arm, func.max(table.c.step)).where(table.c.step <= first, table.c.event <= as_of)
     found = {row[0]: row[1] for row in tx.execute(seen.group_by(table.c.arm))}
     since = min((found.get(arm.id, arm.joined_step) for arm in arms if arm.joined_step <= first), default=first)
-    return _read(tx, arms, since, first, last, as_of)
+    return _read(tx, arms, since, first, last, as_of, known)
 
 
-def _read(tx: Connection, arms: list[RosterArm], since: int, first: int, last: int, event: int) -> Span:
-    place = {arm.id: number for number, arm in enumerate(arms)}
-    shape = (len(arms), last + 1 - since)
-    texts = {name: np.full(shape, None, dtype=object) for name in ("state", "planned", "accepted", "done")}
-    reward, late, corrected = np.full(shape, np.nan), np.zeros(shape, dtype=bool), np.zeros(shape, dtype=bool)
-    digests, accepted_at, overrides = [""] * shape[1], [event + 1] * shape[1], []
+def _read(
+    tx: Connection, arms: list[RosterArm], since: int, first: int, last: int, event: int, known: Span | None
+) -> Span:
+    """Read what is stored of some arms; of a window that is known in part, what was written since."""
+    place, width = {arm.id: number for number, arm in enumerate(arms)}, last + 1 - since
+    places = np.full(1 + int(tx.execute(select(func.max(schema.arms.c.id))).scalar_one()), -1)
+    places[list(place)] = np.arange(len(arms))
+    if known is not None and ((known.first, known.since, known.arms) != (first, since, tuple(arms))
+                              or known.last > last or known.event > event):  # fmt: skip
+        known = None
+    after, added = (0, width) if known is None else (known.event, last - known.last)
 
-    def known(table: Any, query: Any) -> Any:
-        """Rows of the arms of the window, each with its cell."""
-        within = (table.c.step >= since, table.c.step <= last)
-        rows = tx.execute(query.where(*within))
-        return (((place[row.arm], row.step - since), row) for row in rows if row.arm in place)
+    def table(name: str, empty: Any, dtype: Any = object) -> Any:
+        """(arm, step) what is known, with new steps."""
+        new = np.full((len(arms), added), empty, dtype=dtype)
+        if known is None:
+            return new
+        old = known.texts[name] if name in known.texts else getattr(known, name)
+        return np.concatenate([old, new], axis=1)
 
-    plans, table = schema.plans, schema.decisions
-    query = select(plans.c.step, plans.c.model, plans.c.accepted_event, table).join(plans, plans.c.id == table.c.plan)
-    query = query.where(plans.c.accepted_event <= event).order_by(plans.c.step, table.c.place)
-    for cell, row in known(plans, query):
-        digests[cell[1]], accepted_at[cell[1]] = row.model, row.accepted_event
-        texts["planned"][cell], texts["accepted"][cell] = row.planned, row.accepted
-        if row.accepted is not None and row.accepted != row.planned and row.step >= first:
-            overrides.append((cell[0], row))
-    table, states = schema.observations, texts["state"]
-    for cell, row in known(table, select(table).where(table.c.event <= event).order_by(table.c.event, table.c.id)):
-        late[cell] |= row.event > accepted_at[cell[1]] and states[cell] is None
-        corrected[cell] |= states[cell] is not None and states[cell] != row.state
-        states[cell] = row.state
-    table = schema.records
-    for cell, row in known(table, select(table).where(table.c.event <= event).order_by(table.c.event, table.c.id)):
-        texts["done"][cell], reward[cell] = row.action, np.nan if row.reward is None else row.reward
-    return Span(first, last, event, since, tuple(arms), tuple(digests), texts, reward, late, corrected,
-                tuple(overrides))  # fmt: skip
+    texts = {name: table(name, None) for name in ("state", "planned", "accepted", "done")}
+    reward, late, corrected = (
+        table("reward", np.nan, float),
+        table("late", False, bool),
+        table("corrected", False, bool),
+    )
+    cells = {name: one.reshape(-1) for name, one in texts.items()}  # views
+    new_from = last + 1 - added
+
+    def rows(query: Any, *columns: Any) -> tuple[Ints, list[Any]]:
+        """Cells of the arms of the window, and values of columns; the query begins with arm and step."""
+        nonlocal new_from
+        found = tx.execute(query).cursor
+        raw = list(zip(*(found.fetchall() if found else ()), strict=True))
+        arm, step, *values = raw or [()] * (2 + len(columns))
+        row, at = places[np.array(arm, dtype=np.int64)], np.array(step, dtype=np.int64)
+        own, new_from = row >= 0, min([new_from, *set(step)])
+        return (row * width + at - since)[own], [
+            np.array(v, dtype=k)[own] for v, k in zip(values, columns, strict=True)
+        ]
+
+    plans, table_ = schema.plans, schema.decisions
+    closed = [plans.c.accepted_event > after, plans.c.accepted_event <= event]
+    closed += [plans.c.step >= since, plans.c.step <= last]
+    of_step = [("", "", (), event + 1)] * width if known is None else [*known.plans, *[("", "", (), event + 1)] * added]
+    of_plan = (plans.c.step, plans.c.model, plans.c.policy, plans.c.budget_json, plans.c.accepted_event)
+    for step, model, policy, budget, accepted in tx.execute(select(*of_plan).where(*closed)):
+        of_step[step - since] = model, policy, tuple(json.loads(budget)), accepted
+    joined = select(table_.c.arm, plans.c.step, table_.c.planned, table_.c.accepted)
+    joined = joined.join(plans, plans.c.id == table_.c.plan).where(*closed)
+    at, values = rows(joined, object, object)
+    if len(at):
+        cells["planned"][at], cells["accepted"][at] = values
+    changed = select(plans.c.step, table_).join(plans, plans.c.id == table_.c.plan).where(*closed)
+    changed = changed.where(table_.c.accepted != table_.c.planned, plans.c.step >= first)
+    overrides = [] if known is None else list(known.overrides)
+    for row in tx.execute(changed.order_by(plans.c.step, table_.c.place)):
+        if row.arm in place:
+            overrides.append((place[row.arm], row))
+
+    def reports(table: Any, *columns: Any) -> Any:
+        new = (table.c.event > after) | (table.c.step > last - added)
+        written = (
+            table.c.event <= event,
+            table.c.step >= since,
+            table.c.step <= last,
+            *([] if known is None else [new]),
+        )
+        return select(table.c.arm, table.c.step, *columns).where(*written).order_by(table.c.event, table.c.id)
+
+    table_ = schema.observations
+    at, values = rows(reports(table_, table_.c.state, table_.c.event), object, np.int64)
+    if len(at):
+        order = np.argsort(at, kind="stable")
+        at, state, told = at[order], *(value[order] for value in values)
+        again = np.concatenate([[False], at[1:] == at[:-1]])
+        before = np.where(again, np.concatenate([[None], state[:-1]]), cells["state"][at])
+        is_new = ~given(before)
+        accepted_at = np.array([plan[3] for plan in of_step])
+        late.reshape(-1)[at[is_new & (told > accepted_at[at % width])]] = True
+        corrected.reshape(-1)[at[~is_new & (before != state)]] = True
+        final = np.concatenate([~again[1:], [True]])
+        cells["state"][at[final]] = state[final]
+    table_ = schema.records
+    at, values = rows(reports(table_, table_.c.action, table_.c.reward), object, float)
+    if len(at):
+        order = np.argsort(at, kind="stable")
+        final = order[np.concatenate([at[order][1:] != at[order][:-1], [True]])]
+        cells["done"][at[final]], reward.reshape(-1)[at[final]] = values[0][final], values[1][final]
+    digests, policies = tuple(one[0] for one in of_step), tuple((one[1], one[2]) for one in of_step[first - since :])
+    return Span(first, last, event, since, tuple(arms), digests, policies, tuple(of_step), texts, reward, late,
+                corrected, tuple(overrides), new_from,
+                object() if known is None or new_from <= last else known.content)  # fmt: skip
+
+
+def given(texts: Any) -> Bools:
+    """(arm, step) whether there is a text."""
+    nothing: Any = None
+    return np.asarray(np.not_equal(texts, nothing), dtype=bool)
 
 
 def count_waits(present: Bools, served: Bools, need: Bools) -> dict[str, Ints]:
@@ -243,3 +336,173 @@ def count_waits(present: Bools, served: Bools, need: Bools) -> dict[str, Ints]:
         "longest_delay": np.maximum(longest_delay, spell),
         "in_need": spell,
     }
+
+
+# Accounts
+
+LEVEL = 0.95
+"""Probability of intervals; the error probability of warnings is at most the rest."""
+
+
+@dataclass(frozen=True)
+class Earned:
+    """Promised and realised rewards, as means per step."""
+
+    realised: float
+    """Recorded rewards, else the model's of observed states and actions done."""
+    promised: float
+    """Promise of the plans."""
+    lower: float
+    """Lower end of the prediction interval."""
+    upper: float
+    """Upper end of the prediction interval."""
+    overrides: float
+    """Difference due to overrides."""
+    undone: float
+    """Difference due to decisions not carried out."""
+    moves: float
+    """Difference due to transitions better or worse than the model's."""
+    rewards: float
+    """Difference due to recorded rewards other than the model's."""
+
+
+class Books:
+    """Accounts of a window, also of parts of it."""
+
+    def __init__(
+        self,
+        span: Span,
+        models: Models,
+        plans: Mapping[str, Plan],
+        welfare: str | None,
+        need: tuple[Sequence[str], str],
+        words: Vocabulary,
+        level: float = LEVEL,
+        parts: dict[tuple[int, int], "WindowPart"] | None = None,
+    ) -> None:
+        """Look up the names of the window; accounts are computed on request.
+
+        Args:
+            span: records of the window.
+            models: models by digest.
+            plans: policies of the window by digest.
+            welfare: welfare of the programme.
+            need: states of need, and their origin.
+            words: words of the programme.
+            level: probability of intervals.
+            parts: parts of the window that are known, by first and last step; others are added.
+        """
+        self.span, self.models, self.plans, self.welfare, self.level = span, models, plans, welfare, level
+        self.need, self.words = need, words
+        self.parts = {} if parts is None else parts
+        self.state_names = sorted({name for _, names in models.values() for own in names.states for name in own})
+        self.continuation = lru_cache(maxsize=None)(self._continuation)
+        self.groups = sorted({arm.group for arm in span.arms})
+        self.types = sorted({arm.type for arm in span.arms})
+        self.group = np.array([self.groups.index(arm.group) for arm in span.arms], dtype=np.int64)
+        self.type = np.array([self.types.index(arm.type) for arm in span.arms], dtype=np.int64)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Books) and (other.span.content, other.level) == (self.span.content, self.level)
+
+    def __hash__(self) -> int:
+        return hash((self.span.content, self.level))
+
+    def _continuation(self, digest: str) -> Continuation:
+        """Return the continuation under a model, by the relaxation of the arms present at first, kind by kind.
+
+        The average roster would not do: arms may leave or join because of how they fared.
+        """
+        model, words = self.models[digest]
+        there = np.zeros((len(model.tables), self.span.horizon), dtype=np.int64)
+        np.add.at(there, words.blocks_of(self.span.arms), self.span.present)
+        counts = there[np.arange(len(there)), (there > 0).argmax(axis=1)]
+        return expectations.continue_by(model, counts, self.welfare)
+
+    def between(self, first: int, last: int) -> Account:
+        """Return the accounts of some steps, each until the model changes, which ends a promise.
+
+        Besides those of `decompose`, (arm, step): `mode`, the most likely state, `state`, its place in `state_names`,
+        `served`, `planned`, whether the plan serves it, and `need`.
+        """
+        parts = [
+            self._run(max(first, begin), min(last, end), digest)
+            for begin, end, digest in self.span.runs()
+            if begin <= last and end >= first
+        ]
+        found = {name: np.sum([part[name] for part in parts], axis=0) for name in (*SUMS, "evidence", "impossible")}
+        by_step = ("served", "planned", "need", "mode", "state")
+        return found | {name: np.concatenate([part[name] for part in parts], axis=1) for name in by_step}
+
+    def _run(self, first: int, last: int, digest: str) -> Account:
+        continuation = self.continuation(digest)
+        words = self.models[digest][1]
+        arms = self.span.trajectories(words, first, last)
+        strengths = expectations.choose_strengths(continuation, arms, self.group, len(self.groups), 1 - self.level)
+        found = expectations.decompose(continuation, arms, strengths)
+        likely = found["probabilities"]
+        mode = (likely >= likely.max(axis=2, keepdims=True) - ALIKE).argmax(axis=2)
+        block, names = arms.block[:, None], {name: place for place, name in enumerate(self.state_names)}
+        places = np.zeros(continuation.needs.shape, dtype=np.int64)
+        for number, own in enumerate(words.states):
+            places[number, : len(own)] = [names[name] for name in own]
+        served = continuation.model.tables.served
+        needs = continuation.needs if self.need[1] == "relaxation" else words.mask(self.need[0])
+        return found | {
+            "mode": mode,
+            "state": places[block, mode],
+            "served": served[block, mode, arms.done],
+            "planned": served[block, mode, arms.planned],
+            "need": needs[block, mode],
+        }
+
+    def earned(self, sums: Account, arms: Bools | Ints) -> Earned:
+        """Return the means of some arms over their steps.
+
+        Args:
+            sums: accounts.
+            arms: (arm,) mask, or indices.
+        """
+        means = self.means({name: sums[name][arms].sum() for name in SUMS})
+        return Earned(**{name: float(value) for name, value in means.items()})
+
+    def means(self, total: Account) -> dict[str, Floats]:
+        """Return the fields of `Earned` from sums over steps, each of one arm or of several."""
+        steps = np.maximum(total["steps"], 1.0)
+        reach = ndtri(0.5 + self.level / 2) * np.sqrt(total["variance"] + total["reward_variance"]) / steps
+        promised = (total["expected"] + total["plans"]) / steps
+        parts = {name: total[name] / steps for name in ("overrides", "undone", "moves", "rewards")}
+        ends = {"lower": promised - reach, "upper": promised + reach}
+        return {"realised": total["realised"] / steps, "promised": promised, **ends, **parts}
+
+
+@dataclass(frozen=True)
+class WindowPart:
+    """Promised and realised rewards of groups in a part of a window."""
+
+    first: int
+    last: int
+    """Last step, inclusive."""
+    groups: dict[str, Earned]
+    """Groups that took part."""
+
+
+def fairness_over_time(books: Books, parts: int = 12) -> tuple[WindowPart, ...]:
+    """Return promised and realised rewards of groups by parts of a window.
+
+    Args:
+        books: accounts of the window, from `Programme.books`.
+        parts: maximum number of parts, of equal length but for the last.
+    """
+    first, last = books.span.first, books.span.last
+    size = -(-(last - first + 1) // check_positive_int(parts, "parts"))
+    found = []
+    for begin in range(first, last + 1, size):
+        end = min(begin + size - 1, last)
+        if (begin, end) not in books.parts:
+            sums = books.between(begin, end)
+            own = {name: books.group == number for number, name in enumerate(books.groups)}
+            earned = {name: books.earned(sums, arms) for name, arms in own.items() if sums["steps"][arms].any()}
+            books.parts[begin, end] = WindowPart(begin, end, earned)
+        found.append(books.parts[begin, end])
+    return tuple(found)

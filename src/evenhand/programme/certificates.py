@@ -130,6 +130,9 @@ class Drift(Result):
     policy: str | None
     """The digest of the policy that would be used now; None where none can be."""
 
+    improvable: bool = False
+    """True if a time limit ended the first search for the policy, and none was made since."""
+
 
 def numbers_of(arms: "Sequence[RosterArm | PlanRow]") -> Numbers:
     """Return the number of arms of each type and group."""
@@ -147,12 +150,13 @@ def to_bytes(solution: Solution) -> tuple[str, bytes]:
     return hashlib.sha256(stream.getvalue()).hexdigest(), stream.getvalue()
 
 
-def policy_of(solution: Solution, arms: Sequence[RosterArm]) -> tuple[bytes, dict[str, Any]]:
+def policy_of(solution: Solution, arms: Sequence[RosterArm], improvable: bool = False) -> tuple[bytes, dict[str, Any]]:
     """Return the policy of a solution as stored: its file, and facts with its certificate.
 
     Args:
         solution: of the problem of some arms.
         arms: their roster.
+        improvable: whether a further search for a better one is due.
     """
     digest, body = to_bytes(solution)
     try:
@@ -164,6 +168,7 @@ def policy_of(solution: Solution, arms: Sequence[RosterArm]) -> tuple[bytes, dic
         "method": solution.method,
         "reason": solution.reason,
         "any_number": serves_any_number,
+        "improvable": improvable,
         "seconds": sum(solution.seconds.values()),
         "parts": [{"policy": part.name, "share": part.share} for part in solution.parts],
         "certificate": certificate_of(solution, digest, numbers_of(arms)).to_dict(),
@@ -228,7 +233,8 @@ def plan_in_use(plan: Plan, found: Certificate, problem: CoupledMDP) -> Plan:
         found: its certificate for the roster, by the programme's own welfare.
         problem: of the roster.
     """
-    about = {
+    about: dict[str, Any] = {
+        **{name: plan.about[name] for name in ("method", "parts") if name in plan.about},
         "welfare": read_welfare(problem, None).name,
         "criterion": problem.criterion.name,
         "over": problem.over,

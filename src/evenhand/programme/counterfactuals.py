@@ -4,24 +4,70 @@
     suppose              best plans under other budgets, or for another welfare
 
 Both solve, which takes seconds to minutes, and report progress.
+
+More is never worse. The plan in use and those of earlier what-ifs compete, all on the same episodes, which depend on
+the programme's seed alone (`planning.budget_sweep.CommonEpisodes`). The figures of a what-if are those of the
+certificate in use plus paired differences. Today's own budget is today's plan, and a plan for less that is found to be
+better than today's could be used today: neither is a difference. If the plan that was found, resized to today's budget,
+is better than the plan in use, that part of the difference needs no other budget (`by_plan`).
 """
 
+import io
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
+import numpy as np
+
+from evenhand.evaluation import simulate
+from evenhand.evaluation.standard_errors import standard_errors
+from evenhand.model import CoupledMDP, Policy, StatefulPolicy, read_welfare
+from evenhand.model.composite import components_for_good
 from evenhand.model.welfare import DEFAULT
-from evenhand.planning import Plan, SolveMethod
-from evenhand.planning.budget_sweep import Budget
+from evenhand.planning import Plan, SolveMethod, relax, save_policy
+from evenhand.planning.budget_sweep import Budget, BudgetRow, CommonEpisodes, step_between
 from evenhand.planning.price_of_fairness import PriceOfFairness, price_of_fairness
+from evenhand.planning.solution import Solution
 from evenhand.planning.solve import solve
-from evenhand.programme.certificates import METHOD, Certificate, certificate_of, numbers_of, plan_in_use, to_bytes
+from evenhand.planning.task import FAILURES
+from evenhand.programme.certificates import (
+    METHOD,
+    Certificate,
+    certificate_of,
+    numbers_of,
+    to_bytes,
+)
 from evenhand.programme.cycle import Cycle
 from evenhand.programme.library import Library
-from evenhand.typing import Progress
+from evenhand.programme.named_model import Words
+from evenhand.typing import Floats, Progress
 
-FAMILY = ("utilitarian", "gini:1.2", "gini:1.5", "gini:2", "gini:5", "maximin")
-"""Welfares from the best mean to the worst-off alone."""
+FAMILY = ("utilitarian", "gini:half=0.6", "gini:half=0.75", "maximin", "maximin over groups")
+"""Welfares from the best mean to the worst-off arm, and the worst-off group."""
+
+
+@dataclass(frozen=True)
+class StateNumber:
+    """Expected number of arms in a state at a step, as the criterion weighs steps."""
+
+    state: str
+    """Its name."""
+
+    today: float
+    """Under the plan in use."""
+
+    then: float
+    """Under the supposed plan."""
+
+    stderr: float
+    """Standard error of the difference, on common episodes."""
+
+    measurable: bool
+    """True if the difference is larger than its standard error."""
+
+    at_most: float | None = None
+    """Largest number under any plan with the supposed budget; None if it was not computed."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +81,11 @@ class Supposed(Certificate):
     """The budget of the plan in use, or of an earlier supposition, whose plan this is; None for a new plan."""
 
     difference: dict[str, Any] | None
-    """`welfare` beyond the plan in use, its `stderr`, and whether it is `measurable`; None without a plan in use."""
+    """`welfare` beyond the plan in use, its `stderr`, and whether it is `measurable`; `by_plan`, the part of it that a
+    better plan gives under today's budget, if that is measurable. None without a plan in use."""
+
+    states: tuple[StateNumber, ...]
+    """Expected numbers of arms by state, the largest change first, which has `at_most`; empty without a plan in use."""
 
     today: Certificate | None
     """Certificate of the plan in use by the programme's own welfare; None without one."""
@@ -58,21 +108,26 @@ class Counterfactuals:
         self._library, self._cycle = library, cycle
 
     def price_of_fairness(
-        self, family: Sequence[str] = FAMILY, *, seconds: float | None = None, progress: Progress | bool | None = None
+        self,
+        family: Sequence[str] = FAMILY,
+        *,
+        price_limit: float = 0.1,
+        seconds: float | None = None,
+        progress: Progress | bool | None = None,
     ) -> PriceOfFairness:
         """Return the best plan of the present roster per welfare, the programme's own among them.
 
         Args:
             family: welfares, as text; the programme's own is among them in any case.
+            price_limit: share of the best mean over arms that the recommended plan may give up.
             seconds: approximate time limit.
             progress: called with phase and share completed.
         """
         problem, _, seed = self._cycle.present_problem()
-        wanted, method = (
-            list(dict.fromkeys((*family, problem.welfare or DEFAULT))),
-            SolveMethod(METHOD, seconds=seconds),
-        )
-        return price_of_fairness(problem, wanted, method, progress=progress, rng=seed)
+        wanted = [one for one in family if len(problem.group_names) > 1 or not one.endswith(" over groups")]
+        wanted = list(dict.fromkeys((problem.welfare or DEFAULT, *wanted)))
+        how: Any = {"price_limit": price_limit, "progress": progress, "rng": seed}
+        return price_of_fairness(problem, wanted, SolveMethod(METHOD, seconds=seconds), **how)
 
     def suppose(
         self,
@@ -85,7 +140,7 @@ class Counterfactuals:
     ) -> tuple[Supposed, ...]:
         """Evaluate the best plans of the present roster under other budgets, or for another welfare.
 
-        The plan in use competes: no budget that contains today's gets a worse one.
+        The plan in use competes: no budget that contains today's gets a worse one, and today's own has no difference.
 
         Args:
             budgets: as of `evenhand.solve`; by default the present one alone.
@@ -95,22 +150,160 @@ class Counterfactuals:
             earlier: plans of earlier suppositions, which compete, too.
         """
         problem, arms, seed = self._cycle.present_problem()
-        today, plans = self._cycle.certificate(), list(earlier)
-        if today is not None:
-            with self._library.store.reading() as tx:
-                plan = self._library.policy(tx, today.policy)
-            plans.insert(0, plan_in_use(plan, today, problem))
+        today, before, plans = self._cycle.certificate(), self._cycle.plan_in_use(problem), list(earlier)
+        own_welfare = read_welfare(problem, welfare).name == read_welfare(problem, None).name
+        if before is not None:
+            plans.insert(0, before)
+        wanted = [problem.with_budget(budget) for budget in budgets] or [problem]
+        is_new = [today is None or not own_welfare or not np.array_equal(one.budget, problem.budget) for one in wanted]
+        new = [one.budget for one, is_one in zip(wanted, is_new, strict=True) if is_one]
         method = SolveMethod(METHOD, seconds=seconds, plans=plans)
-        wanted = list(budgets) or [problem.named_budget]
-        found = []
-        for row in solve(problem, welfare, method, budgets=wanted, progress=progress, rng=seed):
+        sweep = solve(problem, welfare, method, budgets=new, progress=progress, rng=seed) if new else None
+        beside = None if today is None else PlanInUse(plans[0], today, seed, own_welfare)
+        rows, found = iter(sweep or ()), []
+        for is_one in is_new:
+            if not is_one and beside is not None:
+                found.append(beside.supposed)
+                continue
+            row = next(rows)
             # Read again, a plan acts with the budget of its file: that must be the one that its figures are for.
             made_for = problem.with_budget(row.reused_from or row.budget)
             body = to_bytes(replace(row.solution, problem=made_for))[1]
-            names = ("welfare", "stderr", "measurable")
-            more = None if today is None else {name: getattr(row.beside[0], name) for name in names}
-            own = vars(certificate_of(row.solution, "", numbers_of(arms)))
-            found.append(
-                Supposed(**own, budget=row.budget, reused_from=row.reused_from, difference=more, today=today, body=body)
-            )
+            same: dict[str, Any] = {"budget": row.budget, "reused_from": row.reused_from, "body": body}
+            certificate = certificate_of(row.solution, "", numbers_of(arms))
+            if beside is None or sweep is None:
+                found.append(Supposed(**vars(certificate), **same, difference=None, states=(), today=None))
+            else:
+                found.append(replace(beside.compared(certificate, row, sweep.known[0]), **same))
         return tuple(found)
+
+
+@dataclass(frozen=True, eq=False)
+class PlanInUse:
+    """The plan in use, and what other plans of its roster are beside it."""
+
+    plan: Plan
+    """The plan, for the roster's problem under today's budget."""
+
+    today: Certificate
+    """Its certificate, by the programme's own welfare."""
+
+    seed: int
+    """The programme's."""
+
+    own_welfare: bool
+    """True if the other plans are for the programme's own welfare, too."""
+
+    @cached_property
+    def supposed(self) -> Supposed:
+        """The plan in use itself: no difference."""
+        stream, budget = io.BytesIO(), self.plan.problem.named_budget
+        save_policy(self.plan.problem, self.plan.policy, stream, self.plan.about)
+        return Supposed(
+            **vars(self.today),
+            budget=budget,
+            reused_from=budget,
+            difference={"welfare": 0.0, "stderr": 0.0, "measurable": False, "by_plan": 0.0},
+            states=self._states(self._numbers),
+            today=self.today,
+            body=stream.getvalue(),
+        )
+
+    def compared(self, found: Certificate, row: BudgetRow, known: Solution) -> Supposed:
+        """Return another plan, with the figures of today's certificate plus paired differences.
+
+        Args:
+            found: certificate of the plan, by its own figures.
+            row: its row of the sweep.
+            known: the plan in use on the episodes of the sweep.
+        """
+        problem, step = self.plan.problem, row.beside[0]
+        smaller = row.solution.problem
+        if self.own_welfare and step.welfare >= 0 and (smaller.budget <= problem.budget).all():
+            none = self.supposed  # the plan for less could be used today
+            return replace(none, difference=(none.difference or {}) | {"by_plan": step.welfare * step.measurable})
+        blocks = np.repeat(np.arange(len(problem.counts)), problem.counts)
+        more = np.bincount(blocks, row.solution.values - known.values) / problem.counts
+        values = np.array([one.value for one in self.today.values]) + more
+        of_group = problem.group_of_block
+        groups = np.bincount(of_group, problem.counts * values) / np.bincount(of_group, problem.counts)
+        welfare = self.today.welfare + step.welfare if self.own_welfare else found.welfare
+        difference = welfare - self.today.welfare if self.own_welfare else step.welfare
+        bound = max(found.upper_bound, welfare)
+        own = vars(found) | {
+            "welfare": welfare,
+            "upper_bound": bound,
+            "gap": (bound - welfare) / abs(bound) if bound else 0.0,
+            "values": tuple(
+                replace(one, value=value) for one, value in zip(self.today.values, values.tolist(), strict=True)
+            ),
+            "groups": dict(zip(problem.group_names, groups.tolist(), strict=True)),
+        }
+        made_for = problem.with_budget(row.reused_from or row.budget)
+        return replace(
+            self.supposed,
+            **own,
+            difference={
+                "welfare": difference,
+                "stderr": step.stderr,
+                "measurable": step.measurable,
+                "by_plan": self._by_plan(row.solution, known),
+            },
+            states=self._states(self._play(made_for, row.solution.policy), problem.with_budget(row.budget)),
+        )
+
+    def _by_plan(self, found: Solution, known: Solution) -> float:
+        """Return the gain of a plan, resized to today's budget, over the plan in use; 0 if it is not measurable."""
+        problem = self.plan.problem
+        judge = CommonEpisodes.of(problem, found.objective.welfare, self.seed)
+        resized = judge.resized(found, problem)
+        step = None if resized is None or not self.own_welfare else step_between(known, resized, problem)
+        return step.welfare if step is not None and step.measurable and step.welfare > 0 else 0.0
+
+    @cached_property
+    def _masks(self) -> dict[str, Floats]:
+        """(type, state, action) 1 in the cells of each state, by its name."""
+        masks: dict[str, Floats] = {}
+        first = np.unique(self.plan.problem.type_of_block, return_index=True)[1]
+        names = Words(self.plan.problem).states
+        for kind, block in enumerate(first.tolist()):
+            for state, name in enumerate(names[block]):
+                masks.setdefault(name, np.zeros(self.plan.problem.types.valid.shape))[kind, state] = 1.0
+        return masks
+
+    @cached_property
+    def _numbers(self) -> Floats:
+        return self._play(self.plan.problem, self.plan.policy)
+
+    def _play(self, problem: CoupledMDP, policy: Policy | StatefulPolicy, arm_steps: float = 2e6) -> Floats:
+        """(episode, state) mean numbers of arms, on the same episodes under all budgets."""
+        horizon = problem.criterion.judging_steps(1e-3)
+        episodes = int(np.clip(arm_steps / (problem.num_arms * horizon), 12, 1000))
+        tables, total = np.stack(list(self._masks.values())), 0.0
+        for part, share in zip(*components_for_good(policy), strict=True):
+            total += share * simulate(problem, part, episodes, horizon, self.seed, rewards=tables).returns.sum(axis=2)
+        return np.asarray(total).T / float(problem.criterion.time_weights(horizon).sum())
+
+    def _states(self, then: Floats, budgeted: CoupledMDP | None = None) -> tuple[StateNumber, ...]:
+        """Return the numbers of two plans side by side: the largest gain first, with less budget the largest loss."""
+        today, errors = self._numbers.mean(axis=0), standard_errors(then - self._numbers)
+        more = then.mean(axis=0) - today
+        states = [
+            StateNumber(name, float(now), float(now + by), float(error), bool(abs(by) > max(error, 1e-9)))
+            for name, now, by, error in zip(self._masks, today, more, errors, strict=True)
+        ]
+        if budgeted is None:
+            return tuple(states)
+        sign = -1 if (budgeted.budget <= self.plan.problem.budget).all() else 1
+        first = max(range(len(states)), key=lambda i: (states[i].measurable, sign * more[i]))
+        states[first] = replace(states[first], at_most=self._most(budgeted, states[first].state))
+        return (states.pop(first), *states)
+
+    def _most(self, budgeted: CoupledMDP, state: str) -> float | None:
+        """Return an upper bound on the number of arms in a state under any plan: the best mean of its indicator."""
+        rewards = self._masks[state][budgeted.type_of_block]
+        problem = replace(budgeted.with_criterion(over="arms"), arms=replace(budgeted.tables, rewards=rewards))
+        try:
+            return relax(problem, "utilitarian").upper_bound / problem.criterion.total * problem.num_arms
+        except FAILURES:
+            return None

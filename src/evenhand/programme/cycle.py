@@ -5,23 +5,23 @@ plan ignores stored information.
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import fields
 from typing import Any
 
-from sqlalchemy import Connection, exists, func, select
+from sqlalchemy import Connection, exists, func, select, union
 
 from evenhand.errors import ConflictError, Fault, InvalidInputError
 from evenhand.model import CoupledMDP
 from evenhand.model.io.text_table import Table
 from evenhand.planning import SolveMethod
-from evenhand.planning.plan import Decisions
+from evenhand.planning.plan import Decisions, Plan
 from evenhand.planning.solve import solve
-from evenhand.programme import certificates, decisions, ledger, reports, roster, schema
+from evenhand.programme import certificates, decisions, ledger, reports, roster, safeguards, schema
 from evenhand.programme.belief import accepted_between, decided_between, know
 from evenhand.programme.drift_test import bounds_of
 from evenhand.programme.ledger import add_rows, answered, append, change_rows, check_text
-from evenhand.programme.library import Cache, Library
+from evenhand.programme.library import ROUTINE, Cache, Library
 from evenhand.programme.reports import Record, Recorded, Unrecorded
 from evenhand.typing import Progress
 
@@ -37,6 +37,7 @@ class Cycle:
         """Use the store, models and policies of a programme."""
         self._library, self._store = library, library.store
         self._certificates: Cache[certificates.Certificate] = Cache()
+        self._facts: Cache[dict[str, Any]] = Cache()
 
     # Policies
 
@@ -50,6 +51,8 @@ class Cycle:
         key: str | None = None,
     ) -> certificates.Solved:
         """Solve for the present roster and store the policy, which later plans use.
+
+        A policy in use whose search was ended by a time limit competes, so that it is improved or stays.
 
         Args:
             method: as of `evenhand.solve`. The usual one, `fluid`, gives a policy that serves any number of arms; exact
@@ -69,8 +72,16 @@ class Cycle:
             row = tx.execute(select(schema.programme)).one()
             arms = self._library.present(tx)
             problem = self._library.problem(tx, arms)
-        solution = solve(problem, method=SolveMethod(method, seconds=seconds), progress=progress, rng=int(row.seed))
-        body, facts = certificates.policy_of(solution, arms)
+        # With floors the search begins anew: the policy in use may miss them by chance.
+        improves = method == certificates.METHOD and self.needs_solving().improvable and not problem.has_floors
+        before = self.plan_in_use(problem) if improves else None
+        how: Any = {"progress": progress, "rng": int(row.seed)}
+        if before is None:
+            solution = solve(problem, method=SolveMethod(method, seconds=seconds), **how)
+        else:
+            settings = SolveMethod(method, seconds=seconds, plans=[before])
+            solution = solve(problem, method=settings, budgets=[problem.budget], **how)[0].solution
+        body, facts = certificates.policy_of(solution, arms, solution.stopped and before is None)
 
         def do(tx: Connection) -> certificates.Solved:
             known = facts | facts["certificate"] | {"event": store_policy(tx, row.model, body, facts, who)}
@@ -91,6 +102,17 @@ class Cycle:
                 return known
             plan, problem = self._library.policy(tx, digest), self._library.problem(tx, arms)
         return self._certificates.add((digest, numbers), certificates.certificate_for(plan, digest, numbers, problem))
+
+    def plan_in_use(self, problem: CoupledMDP) -> Plan | None:
+        """Return the policy in use for the present roster, with what it is worth there; None without a policy.
+
+        Args:
+            problem: of the present roster.
+        """
+        if (today := self.certificate()) is None:
+            return None
+        with self._store.reading() as tx:
+            return certificates.plan_in_use(self._library.policy(tx, today.policy), today, problem)
 
     def uncertified(self) -> tuple[str, certificates.Numbers] | None:
         """The policy and the roster of now, where it is not known yet what one is worth for the other."""
@@ -123,12 +145,12 @@ class Cycle:
             digest, wanted, known = self._in_use(tx)
             if digest is None:
                 return certificates.Drift(bool(wanted), (self._why_none(tx),) if wanted else (), None)
-            solved, bounds = _solved(tx, digest), bounds_of(tx)
+            solved, bounds = self._solved(tx, digest), bounds_of(tx)
             why = certificates.drifted(solved.numbers, wanted, bounds.change)
             if known is not None and known.gap > solved.gap + bounds.gap:
                 then = f"and was {100 * solved.gap:.2g} %"
                 why.append(f"the gap for the present roster is {100 * known.gap:.2g} %, {then}")
-            return certificates.Drift(bool(why), tuple(why), digest)
+            return certificates.Drift(bool(why), tuple(why), digest, bool(self._facts_of(tx, digest).get("improvable")))
 
     def _why_none(self, tx: Connection) -> str:
         models = set(tx.execute(select(schema.policies.c.model).distinct()).scalars())
@@ -140,17 +162,32 @@ class Cycle:
 
     def _in_use(self, tx: Connection) -> tuple[str | None, certificates.Numbers, certificates.Certificate | None]:
         """The policy that can serve the present roster, if any; that roster; and the certificate, if known."""
-        numbers = certificates.numbers_of(roster.taking_part(tx, roster.present_step(tx)))
+        numbers = self._library.numbers(tx)
         digest = self._serving(tx, numbers)
         return digest, numbers, None if digest is None else self._certified(tx, digest, numbers)
 
     def _certified(self, tx: Connection, digest: str, numbers: certificates.Numbers) -> certificates.Certificate | None:
         """The certificate of a policy for a roster, where it is known."""
-        solved = _solved(tx, digest)
+        solved = self._solved(tx, digest)
         return solved if solved.numbers == numbers else self._certificates.get((digest, numbers))
+
+    def _solved(self, tx: Connection, digest: str) -> certificates.Certificate:
+        """Return the certificate of a policy for the roster that it was solved for."""
+        return certificates.Certificate.of(self._facts_of(tx, digest)["certificate"])
+
+    def _facts_of(self, tx: Connection, digest: str) -> dict[str, Any]:
+        """Return all that is stored about a policy."""
+        if (known := self._facts.get(digest)) is None:
+            query = select(schema.policies.c.facts_json).where(schema.policies.c.digest == digest)
+            known = self._facts.add(digest, json.loads(tx.execute(query).scalar_one()))
+        return known
 
     def _serving(self, tx: Connection, wanted: certificates.Numbers) -> str | None:
         """The policy of the present model for a roster: the last one made for it, else the last that can serve it."""
+        passive = [kind for kind in ROUTINE if kind != "solved"]
+        return self._library.remember(tx, "serving", lambda: self._find_serving(tx, wanted), wanted, passive)
+
+    def _find_serving(self, tx: Connection, wanted: certificates.Numbers) -> str | None:
         table = schema.policies
         model = select(schema.programme.c.model).scalar_subquery()
         query = select(table.c.facts_json).where(table.c.model == model).order_by(table.c.event.desc())
@@ -217,9 +254,9 @@ class Cycle:
         """Return all that a plan for the present step depends on; None if no policy can serve the roster."""
         present = roster.present_step(tx)
         if step is not None and roster.check_step(step) != present:
-            raise ConflictError(f"step {step} is not the present step, which is {present}")
+            raise ConflictError(f"step {step} is not the present one, which is step {present}")
         arms = self._library.present(tx)
-        policy = self._serving(tx, certificates.numbers_of(arms))
+        policy = self._serving(tx, self._library.numbers(tx))
         if policy is None:
             return None
         row = tx.execute(select(schema.programme)).one()
@@ -230,7 +267,7 @@ class Cycle:
     def decide(self, tx: Connection, inputs: decisions.Inputs) -> Decisions:
         """Compute the decisions that follow from some inputs."""
         policy, words = self._library.policy(tx, inputs.policy), self._library.model(tx, inputs.model)[1]
-        return decisions.decide(policy, inputs, words)
+        return decisions.decide(policy, inputs, words, self._library.evidence(tx, inputs.model))
 
     def plan_of(self, plan: int) -> decisions.StoredPlan:
         """A plan with all its arms.
@@ -270,11 +307,16 @@ class Cycle:
             return [decisions.stored_plan(row, (), None, None) for row in rows]
 
     def _whole(self, tx: Connection, row: Any) -> decisions.StoredPlan:
-        rows = decisions.rows_of(tx, row.id)
+        rows = self._rows(tx, row)
         words = self._library.model(tx, row.model)[1]
         accepted = {one.arm: one.accepted for one in rows if one.accepted}
         used = decisions.PlanCells(words, rows).used(accepted) if row.status == schema.ACCEPTED else None
         return decisions.stored_plan(row, rows, self._certified(tx, row.policy, certificates.numbers_of(rows)), used)
+
+    def _rows(self, tx: Connection, row: Any) -> tuple[decisions.PlanRow, ...]:
+        """The arms of a plan, by its row."""
+        compute = lambda: decisions.rows_of(tx, row.id)  # noqa: E731
+        return self._library.remember(tx, f"rows of {row.status}", compute, tuple(row), ROUTINE)
 
     def recompute(self, plan: int) -> decisions.StoredPlan:
         """Compute a plan again from what is stored, as of its last known event, and compare it with the stored plan.
@@ -302,7 +344,9 @@ class Cycle:
 
     # What is done
 
-    def accept(self, plan: int, overrides: Any = (), *, who: str = "", key: str | None = None) -> decisions.Accepted:
+    def accept(
+        self, plan: int, overrides: Any = (), *, who: str = "", key: str | None = None, holder: str = ""
+    ) -> decisions.Accepted:
         """Accept the plan of the present step, which closes the step.
 
         Args:
@@ -310,19 +354,25 @@ class Cycle:
             overrides: a table with the columns arm, action and why, for arms that get something else than planned.
             who: author, written into the event.
             key: idempotency key.
+            holder: the name by which the author signed on; by default `who`.
 
         Raises:
             TableError: overrides with faults, each with its row, or beyond the budget; nothing is accepted then.
             ConflictError: the plan was accepted or superseded already, or something changed since; states what.
         """
         none = overrides is None or (isinstance(overrides, (list, tuple)) and not overrides)
-        table = None if none else roster.read_rows(overrides, "overrides", ["arm", "action", "why"])
+        table = (
+            None if none else roster.read_rows(self._library.table(overrides), "overrides", ["arm", "action", "why"])
+        )
         request = [plan, None if table is None else table.columns]
 
         def do(tx: Connection) -> decisions.Accepted:
             row, cells, found = self._overrides(tx, plan, table)
+            usual, budget = self._library.model(tx)[0].budget.tolist(), json.loads(row.budget_json)
+            safeguards.check_approved(tx, row, usual, budget, holder or who)
             used = cells.used({arm: action for arm, (action, _) in found.items()})
-            said = [[arm, cells.rows[arm].action, action, reason] for arm, (action, reason) in found.items()]
+            rows = [(cells.rows[arm], action) for arm, (action, _) in found.items()]
+            said = [[ledger.of_arm(one.arm_id), one.action, action] for one, action in rows]
             body = {"plan": plan, "step": row.step, "overrides": said, "used": used, "outputs": row.outputs}
             event = append(tx, "accepted", who, body)
             accepted = []
@@ -351,7 +401,7 @@ class Cycle:
             raise ConflictError(
                 f"plan {plan} of step {row.step} was superseded by a newer one; look at the present plan"
             )
-        rows = decisions.rows_of(tx, plan)
+        rows = self._rows(tx, row)
         if found := self._changes(tx, row, rows):
             known = f"plan {row.id} of step {row.step} was made from what was known at event {row.known_event}"
             raise ConflictError(f"{known}, and since then something changed. Plan again:", found)
@@ -364,8 +414,14 @@ class Cycle:
             return []
         model = tx.execute(select(schema.programme.c.model)).scalar_one()
         words, same = self._library.model(tx, model)[1], model == row.model
-        known = know(tx, words, roster.taking_part(tx, row.step), row.step)
-        found = decisions.changes(rows, known, words, beliefs=same)
+        arms = self._library.taking_part(tx, row.step)
+        if self._library.only(tx, row.event):  # then only arms with reports are known otherwise
+            since = union(
+                *(select(t.c.arm).where(t.c.event > row.event) for t in (schema.observations, schema.records))
+            )
+            touched = set(tx.execute(since).scalars())
+            arms, rows = [arm for arm in arms if arm.id in touched], [one for one in rows if one.arm_id in touched]
+        found = decisions.changes(rows, know(tx, words, arms, row.step), words, beliefs=same)
         return found if same else [Fault("", "another model was adopted"), *found]
 
     def changed_since(self, plan: int) -> list[Fault]:
@@ -376,7 +432,7 @@ class Cycle:
         """
         with self._store.reading() as tx:
             row = decisions.plan_row(tx, plan)
-            return self._changes(tx, row, decisions.rows_of(tx, plan))
+            return self._changes(tx, row, self._rows(tx, row))
 
     def record(self, rows: Any, source: str, *, who: str = "", key: str | None = None) -> Recorded:
         """Record the actions done; late and corrected records are stored beside the old ones.
@@ -391,16 +447,27 @@ class Cycle:
         Raises:
             TableError: with every fault and its row; nothing is stored then.
         """
-        table, said = roster.read_rows(rows, "records", ["arm", "action"], ragged=True), check_text(source, "source")
+        said = check_text(source, "source")
+        table = roster.read_rows(self._library.table(rows), "records", ["arm", "action"], ragged=True)
         request = [table.columns, said]
 
         def do(tx: Connection) -> Recorded:
             return self._record(tx, table, said, who)
 
-        return self._library.change(Recorded, "record", request, key, do, lambda tx: self._read_records(tx, table))
+        size = len(table.rows)
+        return self._library.change(
+            Recorded, "record", request, key, do, lambda tx: self._read_records(tx, table), size
+        )
 
     def record_rest(
-        self, plan: int, others: Mapping[str, str], source: str, *, who: str = "", key: str | None = None
+        self,
+        plan: int,
+        others: Mapping[str, str],
+        source: str,
+        *,
+        who: str = "",
+        key: str | None = None,
+        groups: Collection[str] | None = None,
     ) -> Recorded:
         """Say that an accepted plan was done as accepted, but for some arms; what was recorded before stays.
 
@@ -412,6 +479,7 @@ class Cycle:
             source: source of the report.
             who: author, written into the event.
             key: idempotency key.
+            groups: only the arms of these; by default all.
 
         Raises:
             ConflictError: the plan is not accepted, or all of it is recorded and nothing else is said.
@@ -423,7 +491,8 @@ class Cycle:
             row = decisions.plan_row(tx, plan)
             if row.status != schema.ACCEPTED:
                 raise ConflictError(f"plan {plan} of step {row.step} is not accepted: there is nothing to record of it")
-            known, rows = reports.known_records(tx, [row.step]), decisions.rows_of(tx, plan)
+            known = reports.known_records(tx, [row.step])
+            rows = [one for one in decisions.rows_of(tx, plan) if groups is None or one.group in groups]
             arms = {one.arm for one in rows}
             if unknown := [Fault(name, f"is not in plan {plan}") for name in others if name not in arms]:
                 raise InvalidInputError("of these nothing can be recorded:", unknown)
@@ -440,14 +509,22 @@ class Cycle:
 
         return self._library.change(Recorded, "record", [plan, sorted(others.items()), said], key, do)
 
-    def recorded(self, step: int) -> dict[int, str]:
+    def recorded(self, step: int, arms: Sequence[int] = ()) -> dict[int, str]:
         """Return the actions done at a step, by arm number; the last record counts.
 
         Args:
             step: which.
+            arms: at least of these; by default of all.
         """
         with self._store.reading() as tx:
-            return {arm: action for (arm, _), (action, _) in reports.known_records(tx, [step]).items()}
+            return {arm: action for (arm, _), (action, _) in reports.known_records(tx, [step], arms).items()}
+
+    def num_recorded(self, step: int) -> int:
+        """Return of how many arms it was recorded what was done at a step."""
+        table = schema.records
+        with self._store.reading() as tx:
+            query = select(func.count(table.c.arm.distinct())).where(table.c.step == step)
+            return int(tx.execute(query).scalar_one())
 
     def last_served(self, rows: Sequence[decisions.PlanRow], step: int, most: int = 100) -> dict[int, int]:
         """The last step at which arms of a plan were served, by their numbers in the store.
@@ -480,19 +557,23 @@ class Cycle:
             return [Unrecorded(*row) for row in tx.execute(query)]
 
     def _read_records(self, tx: Connection, table: Table) -> list[Record]:
-        return reports.read_records(table, roster.arms_as_of(tx), self._library.model(tx)[1], roster.present_step(tx))
+        arms = roster.arms_named(tx, table.columns["arm"])
+        return reports.read_records(table, arms, self._library.model(tx)[1], roster.present_step(tx))
 
     def _record(self, tx: Connection, table: Table, source: str, who: str) -> Recorded:
         present, found = roster.present_step(tx), self._read_records(tx, table)
         steps = [one.step for one in found]
-        before = reports.known_records(tx, steps)
-        accepted = accepted_between(tx, [one.arm.id for one in found], min(steps), max(steps) + 1)
+        arms = [one.arm.id for one in found]
+        before, accepted = (
+            reports.known_records(tx, steps, arms),
+            accepted_between(tx, arms, min(steps), max(steps) + 1),
+        )
         corrected = differing = 0
         for one in found:
             place = one.arm.id, one.step
             corrected += place in before and before[place] != (one.action, one.reward)
             differing += place in accepted and accepted[place][1] != one.action
-        content = [[one.arm.name, one.step, one.action, one.reward, one.next_state] for one in found]
+        content = [[ledger.of_arm(one.arm.id), one.step, one.action, one.reward, one.next_state] for one in found]
         event = append(tx, "recorded", who, {"source": source, "done": content})
         done, seen = [], []
         for one in found:
@@ -528,12 +609,6 @@ def store_policy(tx: Connection, model: str, body: bytes, facts: Mapping[str, An
         row = {"digest": digest, "model": model, "body": body, "facts_json": ledger.as_text(facts)}
         add_rows(tx, table, [row | {"at": ledger.now(), "event": event}])
     return event
-
-
-def _solved(tx: Connection, digest: str) -> certificates.Certificate:
-    """The certificate of a policy for the roster that it was solved for."""
-    query = select(schema.policies.c.facts_json).where(schema.policies.c.digest == digest)
-    return certificates.Certificate.of(json.loads(tx.execute(query).scalar_one())["certificate"])
 
 
 def _late(tx: Connection, step: int) -> int:

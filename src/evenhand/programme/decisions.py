@@ -11,6 +11,7 @@ model. What was reported again and says the same changes nothing.
 """
 
 import json
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
@@ -18,6 +19,7 @@ from typing import Any
 
 from sqlalchemy import Connection, select
 
+from evenhand.display import counted
 from evenhand.errors import Fault
 from evenhand.model import SHOWN_FAULTS, CoupledMDP, quoted
 from evenhand.model.io.text_table import Table
@@ -29,6 +31,9 @@ from evenhand.programme.belief import BELIEVED, SEEN, Known
 from evenhand.programme.certificates import Certificate
 from evenhand.programme.named_model import Words
 from evenhand.programme.roster import raise_faults, unknown_arm
+from evenhand.programme.vocabulary import Vocabulary
+from evenhand.report.format import capitalised, spelled
+from evenhand.typing import Ints
 
 
 @dataclass(frozen=True)
@@ -161,11 +166,17 @@ class StoredPlan(ledger.Result):
     note: str
     """Difference from the problem that the policy was solved for, in words."""
 
+    warnings: tuple[str, ...]
+    """Decisions that rest on few observations, in words."""
+
     event: int
     at: str
     accepted_by: str | None
     accepted_at: str | None
     accepted_event: int | None
+    approved_by: str | None
+    """Who approved it while it was proposed, if that is required."""
+
     certificate: Certificate | None
     """Certificate of the policy for this roster, if known; `Programme.certificate` computes it."""
 
@@ -190,7 +201,7 @@ class Inputs:
         """Stands for all of it but the event: the same knowledge is the same, whenever it was come by."""
         arms = [
             [
-                *(row.arm.id, row.arm.name, row.arm.type, row.arm.group),
+                *(row.arm.id, row.arm.type, row.arm.group),
                 *(row.state, row.known, row.seen_step, row.chance, row.waiting),
             ]
             for row in self.known
@@ -204,31 +215,62 @@ def check_budget(model: CoupledMDP, budget: Any) -> list[float]:
     return found
 
 
-def decide(plan: Plan, inputs: Inputs, words: Words) -> Decisions:
+def decide(plan: Plan, inputs: Inputs, words: Words, evidence: Ints | None = None) -> Decisions:
     """Decide the action of every arm, as `evenhand act` does with the same policy, states, seed, budget and step.
+
+    Arms go by their numbers: names draw lots and may be erased, and a plan can be computed again all the same.
 
     Args:
         plan: the policy.
         inputs: of the plan.
         words: of the model.
+        evidence: (block, state, action) number of observations behind the model, -1 if unknown.
 
     Raises:
         NotApplicableError: the policy is a table for other numbers, or for more budget.
     """
     states = {
-        "arm": [row.arm.name for row in inputs.known],
+        "arm": [str(row.arm.id) for row in inputs.known],
         "type": [row.arm.type for row in inputs.known],
         "group": [row.arm.group for row in inputs.known],
         "state": [words.states[row.block][row.state] for row in inputs.known],
         "waiting": [row.waiting for row in inputs.known],
     }
-    return plan.act(states, inputs.seed, budget=inputs.budget, step=inputs.step)
+    cells = ([row.block for row in inputs.known], [row.state for row in inputs.known])
+    seen = None if evidence is None else evidence[cells]
+    return plan.act(states, inputs.seed, budget=inputs.budget, step=inputs.step, observations=seen)
+
+
+def few_observations(decisions: Decisions, enough: int = 10) -> list[str]:
+    """Return the decisions that rest on few observations, in words, the fewest first.
+
+    Args:
+        decisions: of a plan.
+        enough: number of observations that are not few.
+    """
+    few = [row for row in decisions.rows if row.observations is not None and row.observations < enough]
+    cells = Counter((row.observations, row.action, row.type, row.state) for row in few)
+    found = []
+    for (seen, action, kind, state), many in sorted(cells.items()):
+        rests = "was never observed" if not seen else f"rests on {seen} observation{'s' if seen != 1 else ''} only"
+        found.append(f"{action} for {kind} in {state} {rests} ({counted(many, 'arm')})")
+    return found
 
 
 def outputs_of(inputs: Inputs, decisions: Decisions) -> str:
     """Digest of the decisions of a plan."""
     rows = zip(inputs.known, decisions.rows, decisions.line, strict=True)
     return ledger.digest_of([[known.arm.id, row.action, row.served, place] for known, row, place in rows])
+
+
+def alternating(part: Mapping[str, Any], words: Vocabulary) -> str:
+    """Return the sentence on the part of a mixture that acts at a step, without its full stop.
+
+    Args:
+        part: JSON form of a `PlanPart`.
+        words: of the programme.
+    """
+    return f"{capitalised(spelled(part['parts']))} plans alternate; this {words.step.one} plan {part['number']}"
 
 
 # Writing
@@ -260,6 +302,7 @@ def store_plan(tx: Connection, inputs: Inputs, decisions: Decisions, words: Word
         "budget": decisions.budget,
         "part": None if decisions.part is None else decisions.part.to_dict(),
         "note": decisions.note,
+        "warnings": few_observations(decisions),
         "replaced": replaced,
     }
     row = {name: getattr(inputs, name) for name in ("step", "model", "policy", "seed", "known_event")}
@@ -320,11 +363,14 @@ def plan_row(tx: Connection, number: object) -> Any:
 def rows_of(tx: Connection, plan: int) -> tuple[PlanRow, ...]:
     """A plan arm by arm."""
     table, arms = schema.decisions, schema.arms
-    renamed = (arms.c.group_name.label("group"), table.c.planned.label("action"), table.c.arm.label("arm_id"))
-    same = (arms.c.type, *(table.c[one.name] for one in fields(PlanRow) if one.name in table.c and one.name != "arm"))
-    query = select(arms.c.name.label("arm"), *renamed, *same).join(arms, arms.c.id == table.c.arm)
-    rows = tx.execute(query.where(table.c.plan == plan).order_by(table.c.place)).mappings()
-    return tuple(PlanRow(**{**row, "served": bool(row["served"])}) for row in rows)  # stored as a number
+    renamed = {"arm": arms.c.name, "type": arms.c.type, "group": arms.c.group_name, "action": table.c.planned,
+               "arm_id": table.c.arm}  # fmt: skip
+    names = [one.name for one in fields(PlanRow)]
+    query = select(*(renamed[name] if name in renamed else table.c[name] for name in names))
+    query = query.join(arms, arms.c.id == table.c.arm).where(table.c.plan == plan).order_by(table.c.place)
+    served = names.index("served")  # stored as a number
+    rows: list[Any] = list(tx.execute(query).all())
+    return tuple(PlanRow(*[*row[:served], bool(row[served]), *row[served + 1 :]]) for row in rows)
 
 
 def stored_plan(
@@ -332,7 +378,8 @@ def stored_plan(
 ) -> StoredPlan:
     """A plan from its row in the store, and its arms."""
     own = {"accepted_used": accepted_used, "certificate": certificate, "rows": rows}
-    known = {**row._mapping, **json.loads(row.summary_json), **own}
+    summary = json.loads(row.summary_json)
+    known = {**row._mapping, **summary, **own, "warnings": tuple(summary["warnings"])}
     return StoredPlan(**{one.name: known[one.name] for one in fields(StoredPlan)})
 
 
@@ -387,9 +434,9 @@ class PlanCells:
     def used(self, otherwise: Mapping[str, str]) -> dict[str, float]:
         """Return the use per resource, by the planned actions but for some arms."""
         model, total = self.words.model, self.words.model.tables.usage[0, 0, 0] * 0.0
-        for arm, cell in self.cells.items():
-            action = otherwise.get(arm, self.rows[arm].action)
-            total = total + model.tables.usage[(*cell, self.words.actions[cell[0]].index(action))]
+        times = Counter((*cell, otherwise.get(arm, self.rows[arm].action)) for arm, cell in self.cells.items())
+        for (block, state, action), many in times.items():
+            total = total + many * model.tables.usage[block, state, self.words.actions[block].index(action)]
         return {name: round(float(use), 9) for name, use in zip(model.resource_names, total, strict=True)}
 
 

@@ -33,6 +33,9 @@ ARRIVALS = {20: ("hill 17", "hill"), 33: ("orchard 11", "orchard"), 50: ("harbou
 DEPARTURES = {28: ("harbour 05", "the house is torn down"), 61: ("hill 03", "sold to a private owner")}
 """Lifts that are built, with their districts, and torn down, with the reason, by step."""
 
+WORDS = {"arm": "lift", "group": "district", "step": "round", "value": "rounds of smooth service",
+         "resources": {"technicians": "technician", "parts": "part"}}  # fmt: skip
+
 REASONS = (
     ("district office", "a resident in a wheelchair lives on the top floor"),
     ("dispatcher", "the key to the machine room is there only today"),
@@ -64,7 +67,7 @@ def make_demo(address: str | Path, seed: int = 0, progress: Progress | None = No
                 _lift(f"{district} {number + 1:02}", district, "old lift" if number < old else "new lift", state)
             )
     programme = Programme.create(address, lifts(), roster, welfare="gini:2", name="Lifts of a town", seed=seed,
-                                 who="planning office")  # fmt: skip
+                                 words=WORDS, who="planning office")  # fmt: skip
     # A policy of the first round is good to a percent; the time is over before the first look at the clock, so that
     # the search is the same everywhere.
     programme.solve(seconds=1e-3, who="planning office")

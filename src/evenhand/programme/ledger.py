@@ -7,26 +7,33 @@ Events have the numbers 1, 2, 3, ... without a gap, and each carries a digest of
 `changes` holds every row that the event added or changed, so that the tables can be rebuilt from the events alone
 (`integrity`). Rows are therefore written by `add_rows` and `change_rows`, never by a statement of their own.
 
+Events are never changed, and names must be erasable: bodies name arms by `of_arm`, and rows hold personal texts by
+their seals (`schema.SEALED`). Readers see the present names.
+
 A write may come with an idempotency *key*: its first answer is stored under the key and returned for every repetition
 of the request. Another request under the same key is refused.
 """
 
 import hashlib
+import hmac
 import json
 import math
+import secrets
+from collections import namedtuple
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass
 from datetime import UTC, datetime
+from functools import cache
 from typing import Any, Self
 
 from pydantic import TypeAdapter
-from sqlalchemy import Connection, Table, and_, bindparam, func, insert, select, update
+from sqlalchemy import Connection, Dialect, Insert, Select, Table, and_, bindparam, func, insert, select, update
 
 from evenhand.errors import ConflictError, InvalidInputError, NotFoundError
 from evenhand.programme import schema
 
-MOST_KEY = 200
-"""Characters of the longest key."""
+MOST_KEY = 300
+"""Characters of the longest key, with the name of its holder."""
 
 MOST_TEXT = 2000
 """Characters of the longest text that a person gives: a reason, a source, a name of who did it."""
@@ -40,8 +47,9 @@ class Event:
     """Its number; the first is 1."""
 
     kind: str
-    """created, joined, left, observed, solved, planned, accepted, recorded, refitted, adopted, declined, bounded,
-    worded, or answered: a key was stored for an answer that changed nothing."""
+    """created, joined, left, erased, observed, solved, planned, accepted, recorded, refitted, adopted, declined,
+    bounded, worded, needed, approved, safeguarded, or answered: a key was stored for an answer that changed
+    nothing."""
 
     who: str
     """Author."""
@@ -109,6 +117,8 @@ class Draft:
     """The event that a transaction has not yet written, and the rows that belong to it."""
 
     event: dict[str, Any] | None = None
+    before: str = ""
+    """The digest of the event before."""
     changes: list[list[Any]] = field(default_factory=list)
 
 
@@ -129,9 +139,13 @@ def append(tx: Connection, kind: str, who: str, body: dict[str, Any]) -> int:
     """
     write_event(tx)
     who = check_text(who, "who", empty=True)
-    number = last_event(tx) + 1
-    _draft(tx).event = {"id": number, "kind": kind, "who": who, "at": now(), "body_json": as_text(body)}
-    tx.execute(update(schema.programme).values(last_event=number))
+    last, before = head(tx)
+    number, draft = last + 1, _draft(tx)
+    draft.event, draft.before = (
+        {"id": number, "kind": kind, "who": who, "at": now(), "body_json": as_text(body)},
+        before,
+    )
+    run(tx, _COUNT, {"number": number})
     return number
 
 
@@ -141,8 +155,8 @@ def write_event(tx: Connection) -> None:
     if draft.event is None:
         return
     row = draft.event | {"changes_json": as_text(draft.changes)}
-    before = tx.execute(select(schema.events.c.chain).where(schema.events.c.id == row["id"] - 1)).scalar() or ""
-    tx.execute(insert(schema.events).values(**row, chain=link(before, row)))
+    row["chain"] = link(draft.before, row)
+    run(tx, _insertion(schema.events, tuple(row)), row)
     draft.event, draft.changes = None, []
 
 
@@ -173,13 +187,14 @@ def add_rows(tx: Connection, table: Table, rows: Sequence[Mapping[str, Any]]) ->
         return
     if "id" in table.c and "id" not in rows[0]:
         rows = [{"id": number, **row} for number, row in enumerate(rows, start=next_id(tx, table))]
-    tx.execute(insert(table), [dict(row) for row in rows])
+    rows = _salted(table, rows)
+    run(tx, _insertion(table, tuple(rows[0])), *rows)
     _note(tx, "added", table, rows)
 
 
 def next_id(tx: Connection, table: Table) -> int:
     """Return the number of the next row of a table."""
-    return int(tx.execute(select(func.max(table.c.id))).scalar() or 0) + 1
+    return int(run(tx, _largest_id(table)).fetchone()[0] or 0) + 1
 
 
 def find_row(tx: Connection, table: Table, number: object, name: str) -> Any:
@@ -211,7 +226,7 @@ def change_rows(tx: Connection, table: Table, rows: Sequence[Mapping[str, Any]])
     """
     if not rows:
         return
-    keys = [column.name for column in table.primary_key]
+    rows, keys = _salted(table, rows), [column.name for column in table.primary_key]
     found = and_(*(table.c[name] == bindparam(f"its_{name}") for name in keys))
     values: dict[str, Any] = {name: bindparam(f"new_{name}") for name in rows[0] if name not in keys}
     content = [{("its_" if name in keys else "new_") + name: row[name] for name in row} for row in rows]
@@ -219,27 +234,129 @@ def change_rows(tx: Connection, table: Table, rows: Sequence[Mapping[str, Any]])
     _note(tx, "changed", table, rows)
 
 
+def _salted(table: Table, rows: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:
+    """Return rows with a new salt for those that have personal texts."""
+    texts = [name for name in schema.SEALED.get(table.name, ()) if name in rows[0]]
+    has_text = [any(row[name] is not None for name in texts) for row in rows]
+    if not any(has_text):
+        return rows
+    return [{**row, "salt": secrets.token_hex(16) if own else None} for row, own in zip(rows, has_text, strict=True)]
+
+
 def _note(tx: Connection, verb: str, table: Table, rows: Sequence[Mapping[str, Any]]) -> None:
-    names = list(rows[0])
-    _draft(tx).changes.append([verb, table.name, names, [[in_event(row[name]) for name in names] for row in rows]])
+    names = [name for name in rows[0] if name != "salt"]
+    content = [[in_event(table, name, row) for name in names] for row in rows]
+    _draft(tx).changes.append([verb, table.name, names, content])
 
 
-def in_event(value: Any) -> Any:
-    """Return a value of a row as events store it: bytes by their digest, in a form that no text has."""
-    return {"sha256": hashlib.sha256(value).hexdigest()} if isinstance(value, bytes) else value
+def in_event(table: Table, column: str, row: Mapping[str, Any]) -> Any:
+    """Return a value of a row as events store it: bytes by their digest, personal texts by their seal."""
+    value = row[column]
+    if isinstance(value, bytes):
+        return {"sha256": hashlib.sha256(value).hexdigest()}
+    if value is None or column not in schema.SEALED.get(table.name, ()):
+        return value
+    content = as_text([table.name, column, value]).encode()
+    return {"sealed": hmac.new(str(row["salt"]).encode(), content, hashlib.sha256).hexdigest()}
+
+
+def of_arm(number: int) -> dict[str, int]:
+    """Return an arm as bodies and stored answers hold it; `named` puts its present name into the place."""
+    return {"arm": number}
+
+
+def named(tx: Connection, *texts: str) -> list[Any]:
+    """Read JSON texts, with the present names of the arms in them."""
+    numbers: set[int] = set()
+    for text in texts:
+        json.loads(text, object_hook=lambda found: numbers.add(found["arm"]) if found.keys() == {"arm"} else found)
+    names: dict[int, str] = {}
+    table, order = schema.arms, sorted(numbers)
+    for first in range(0, len(order), 500):
+        query = select(table.c.id, table.c.name).where(table.c.id.in_(order[first : first + 500]))
+        names |= {row.id: row.name for row in tx.execute(query)}
+    return [
+        json.loads(text, object_hook=lambda found: names[found["arm"]] if found.keys() == {"arm"} else found)
+        for text in texts
+    ]
 
 
 def last_event(tx: Connection) -> int:
     """The number of the last event: the version of all that is stored."""
-    return int(tx.execute(select(schema.programme.c.last_event)).scalar_one())
+    return head(tx)[0]
+
+
+def head(tx: Connection) -> tuple[int, str]:
+    """The number and the digest of the last event; the digest is empty while that event is not yet written."""
+    number, chain = run(tx, _HEAD).fetchone()
+    return int(number), chain or ""
+
+
+# Statements that every write needs
+
+
+def run(tx: Connection, statement: Any, *rows: Mapping[str, Any]) -> Any:
+    """Execute a statement by the driver, and return its cursor.
+
+    SQLAlchemy takes four times as long to build a statement as to execute it, and ten times as long to execute it as
+    SQLite does. A statement is therefore built once, and its text is given to the driver.
+
+    Args:
+        tx: a transaction.
+        statement: a statement that is built once, without lists of unknown length.
+        rows: values of its parameters; several execute it for each.
+    """
+    text, names, usual = _driver_form(statement, tx.dialect)
+    values: list[Any] = [{**usual, **row} for row in rows or ({},)]
+    values = values if names is None else [[row[name] for name in names] for row in values]
+    cursor = tx.connection.cursor()
+    if len(values) == 1:
+        cursor.execute(text, values[0])
+    else:
+        cursor.executemany(text, values)
+    return cursor
+
+
+def fetch(tx: Connection, statement: Any, **values: Any) -> list[Any]:
+    """Return the rows of a query by the driver, with the names of its columns; see `run`."""
+    return list(map(_row_type(statement)._make, run(tx, statement, values).fetchall()))
+
+
+@cache
+def _row_type(statement: Any) -> Any:
+    return namedtuple("Row", [column.name for column in statement.selected_columns])  # any columns
+
+
+@cache
+def _driver_form(statement: Any, dialect: Dialect) -> tuple[str, tuple[str, ...] | None, dict[str, Any]]:
+    """The text of a statement for a driver, its parameters in their order, if they go by that, and usual values."""
+    compiled = statement.compile(dialect=dialect)
+    return str(compiled), tuple(compiled.positiontup) if compiled.positional else None, dict(compiled.params)
+
+
+_HEAD = select(schema.programme.c.last_event, schema.events.c.chain).outerjoin_from(
+    schema.programme, schema.events, schema.events.c.id == schema.programme.c.last_event
+)
+_COUNT = update(schema.programme).values(last_event=bindparam("number"))
+
+
+@cache
+def _insertion(table: Table, columns: tuple[str, ...]) -> Insert:
+    return insert(table).values({name: bindparam(name) for name in columns})
+
+
+@cache
+def _largest_id(table: Table) -> Select[tuple[int]]:
+    return select(func.max(table.c.id))
 
 
 def events(tx: Connection, after: int = 0, most: int | None = None) -> list[Event]:
     """Events after one, in their order; at most so many."""
     table = schema.events
     columns = (table.c.id, table.c.kind, table.c.who, table.c.at, table.c.body_json, table.c.chain)
-    rows = tx.execute(select(*columns).where(table.c.id > after).order_by(table.c.id).limit(most))
-    return [Event(row.id, row.kind, row.who, row.at, json.loads(row.body_json), row.chain) for row in rows]
+    rows = tx.execute(select(*columns).where(table.c.id > after).order_by(table.c.id).limit(most)).all()
+    bodies = named(tx, *(row.body_json for row in rows))
+    return [Event(row.id, row.kind, row.who, row.at, body, row.chain) for row, body in zip(rows, bodies, strict=True)]
 
 
 # Keys
@@ -289,6 +406,8 @@ def answered(tx: Connection, key: str | None, kind: str, request: Any) -> dict[s
     found = tx.execute(select(schema.keys).where(schema.keys.c.key == key)).mappings().first()
     if found is None:
         return None
+    if not found["request"]:
+        raise ConflictError(f"key: {key!r} was used, and its answer was erased with an arm; take a new one")
     if found["request"] != digest_of([kind, request]):
         raise ConflictError(f"key: {key!r} was used for another request ({found['kind']}); take a new one")
     earlier: dict[str, Any] = json.loads(found["answer_json"])

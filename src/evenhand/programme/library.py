@@ -1,18 +1,34 @@
 """Models and policies of a programme, by digest, with a cache of those read last; changes under idempotency keys."""
 
+import json
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Sequence
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar, cast
 
-from sqlalchemy import Connection, select
+import numpy as np
+from sqlalchemy import Connection, bindparam, func, or_, select
 
 from evenhand.errors import InvalidInputError
-from evenhand.model import CoupledMDP
+from evenhand.model import CoupledMDP, as_table
+from evenhand.model.io.text_table import Table
 from evenhand.planning import Plan, load_plan
-from evenhand.programme import roster, schema
+from evenhand.programme import ledger, roster, schema
+from evenhand.programme.certificates import Numbers, numbers_of
 from evenhand.programme.ledger import Result, answered, once
 from evenhand.programme.named_model import Words, from_bytes, of_roster
+from evenhand.programme.settings import setting
 from evenhand.programme.store import Store
+from evenhand.programme.vocabulary import NOUNS, Vocabulary, has_own_heads
+from evenhand.typing import Ints
+
+ROUTINE = ("observed", "recorded", "planned", "accepted", "solved", "answered")
+"""Kinds of events that leave the roster as it is."""
+
+_MODEL = select(schema.programme.c.model)
+_CHAIN = select(schema.events.c.chain).where(schema.events.c.id == bindparam("id"))
+_OTHERS = select(schema.events.c.id).where(
+    schema.events.c.id > bindparam("id"), schema.events.c.kind.not_in(bindparam("kinds", expanding=True))
+)
 
 T = TypeVar("T")
 R = TypeVar("R", bound=Result)
@@ -46,16 +62,74 @@ class Library:
         self.store = store
         self._models: Cache[tuple[CoupledMDP, Words]] = Cache()
         self._policies: Cache[Plan] = Cache()
+        self._values: dict[str, tuple[tuple[int, str], Hashable, Any]] = {}
+        self._evidence: Cache[Ints] = Cache()
 
     def model(self, tx: Connection, digest: str | None = None) -> tuple[CoupledMDP, Words]:
         """Return a model with its names; by default the one in use."""
-        wanted = digest or str(tx.execute(select(schema.programme.c.model)).scalar_one())
+        wanted = digest or str(ledger.run(tx, _MODEL).fetchone()[0])
         known = self._models.get(wanted)
         if known is not None:
             return known
         body = tx.execute(select(schema.models.c.body).where(schema.models.c.digest == wanted)).scalar_one()
         model = from_bytes(body)
         return self._models.add(wanted, (model, Words(model)))
+
+    def evidence(self, tx: Connection, digest: str) -> Ints:
+        """(block, state, action) number of observations behind a model, -1 if unknown.
+
+        They are those of the fit that the programme began with, and those of the refit by which the model was made.
+        """
+        if (known := self._evidence.get(digest)) is not None:
+            return known
+        words = self.model(tx, digest)[1]
+        counts = np.full(words.model.tables.rewards.shape, -1, dtype=np.int64)
+        query = select(schema.refits.c.facts_json).where(schema.refits.c.model == digest)
+        facts = tx.execute(query.order_by(schema.refits.c.id.desc()).limit(1)).scalar()
+        moved = (
+            {}
+            if facts is None
+            else {(m["type"], m["state"], m["action"]): m["seen"] for m in json.loads(facts)["moved"]}
+        )
+        refitted = {kind for kind, _, _ in moved}
+        created = setting(tx, "evidence", 0) or {}
+        for block, (label, kind) in enumerate(zip(words.model.tables.labels, words.fit_types, strict=True)):
+            fitted = created.get(label[0])
+            if fitted is None and kind not in refitted:
+                continue
+            for s, state in enumerate(words.states[block]):
+                for a, action in enumerate(words.actions[block]):
+                    first = 0 if fitted is None else fitted.get(state, {}).get(action, 0)
+                    counts[block, s, a] = first + moved.get((kind, state, action), 0)
+        return self._evidence.add(digest, counts)
+
+    def vocabulary(self, tx: Connection, most: int = 500) -> Vocabulary:
+        """Return the words and the calendar, with the names that contain a term of the library.
+
+        Args:
+            tx: a transaction.
+            most: number of names of arms.
+        """
+        return self.remember(tx, "vocabulary", lambda: self._vocabulary(tx, most), most, ROUTINE)
+
+    def _vocabulary(self, tx: Connection, most: int) -> Vocabulary:
+        found = Vocabulary.read(setting(tx, "words", 0))
+        if found.is_plain:
+            return found
+        name, (model, words) = schema.arms.c.name, self.model(tx)
+        has_term = or_(*(func.lower(name).like(f"%{term}%") for term in NOUNS))
+        names = list(tx.execute(select(name).where(has_term).distinct().limit(most)).scalars())
+        names += [tx.execute(select(schema.programme.c.name)).scalar_one(), *model.resource_names]
+        names += [name for each in (words.blocks, words.states, words.actions) for listed in each for name in listed]
+        return found.with_names(names)
+
+    def table(self, given: Any) -> Table:
+        """Return a table whose heads are the library's terms or the programme's own, with the library's."""
+        table = as_table(given)
+        if not has_own_heads(table):
+            return table
+        with self.store.reading() as tx:
+            return self.vocabulary(tx).columns(table)
 
     def policy(self, tx: Connection, digest: str) -> Plan:
         """Return a policy with the problem it was solved for."""
@@ -67,6 +141,43 @@ class Library:
             raise InvalidInputError(f"{self.store.address}: policy {digest} does not exist")
         return self._policies.add(digest, load_plan(body))
 
+    def remember(
+        self, tx: Connection, slot: str, compute: Callable[[], T], about: Hashable = None, passive: Sequence[str] = ()
+    ) -> T:
+        """Return a value that follows from the store, computed again only if events were written since.
+
+        Args:
+            tx: a transaction.
+            slot: name of the value; the last one is stored.
+            compute: computes it.
+            about: arguments of the value.
+            passive: kinds of events that do not change it.
+        """
+        now = ledger.head(tx)
+        if not now[1]:  # this transaction has begun an event
+            return compute()
+        then, what, value = self._values.get(slot, ((0, ""), None, None))
+        if what != about or then != now:
+            # Numbers of events may come again, under another digest, if a copy was restored.
+            is_known = tx.execute(_CHAIN, {"id": then[0]}).scalar() == then[1] if passive and what == about else False
+            if not is_known or not self.only(tx, then[0], passive):
+                value = compute()
+            self._values[slot] = now, about, value
+        return cast(T, value)
+
+    def only(self, tx: Connection, since: int, kinds: Sequence[str] = ROUTINE) -> bool:
+        """Return whether only events of some kinds were written after an event; by default of `ROUTINE`."""
+        return tx.execute(_OTHERS, {"id": since, "kinds": list(kinds)}).first() is None
+
+    def taking_part(self, tx: Connection, step: int) -> list[roster.RosterArm]:
+        """Return the arms that take part at a step, in the order in which they joined."""
+        return self.remember(tx, "roster", lambda: roster.taking_part(tx, step), step, ROUTINE)
+
+    def numbers(self, tx: Connection) -> Numbers:
+        """Return the number of arms of each type and group at the present step."""
+        step = roster.present_step(tx)
+        return self.remember(tx, "numbers", lambda: numbers_of(self.taking_part(tx, step)), step, ROUTINE)
+
     def present(self, tx: Connection) -> list[roster.RosterArm]:
         """Return the arms that take part at the present step.
 
@@ -74,7 +185,7 @@ class Library:
             InvalidInputError: there are none.
         """
         step = roster.present_step(tx)
-        arms = roster.taking_part(tx, step)
+        arms = self.taking_part(tx, step)
         if not arms:
             raise InvalidInputError(f"no arm takes part at step {step}")
         return arms
@@ -93,6 +204,8 @@ class Library:
         key: str | None,
         do: Callable[[Connection], R],
         check: Callable[[Connection], object] | None = None,
+        size: int | None = None,
+        few: int = 10,
     ) -> R:
         """Change the programme in one transaction, at most once under a key.
 
@@ -103,8 +216,10 @@ class Library:
             key: idempotency key.
             do: makes the change.
             check: raises all faults; called before the lock is taken, so that an invalid table does not hold up others.
+            size: rows of the table, if known.
+            few: rows that are checked by `do` alone, which takes half the time.
         """
-        if check is not None:
+        if check is not None and (size is None or size > few):
             self.check_first(key, kind, request, check)
         with self.store.writing() as tx:
             return answer.of(once(tx, key, kind, request, lambda: do(tx).to_dict()))

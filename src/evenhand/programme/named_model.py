@@ -17,7 +17,7 @@ import numpy as np
 from evenhand.errors import Fault, ModelError, nearest
 from evenhand.model import CoupledMDP, quoted
 from evenhand.model.io import load, to_npz
-from evenhand.typing import Array, Ints
+from evenhand.typing import Array, Bools, Ints
 
 if TYPE_CHECKING:
     from evenhand.programme.roster import RosterArm
@@ -140,6 +140,27 @@ class Words:
     def idle_name(self, block: int) -> str:
         """Return the name of the idle action in the first state of a block."""
         return self.actions[block][int(self.model.tables.idle[block, 0])]
+
+    def mask(self, names: Iterable[str]) -> Bools:
+        """(block, state) states by name, in every type that has them, or in one as "type: state".
+
+        Args:
+            names: of the states; one that the model does not have selects nothing.
+        """
+        found = np.zeros(self.model.tables.rewards.shape[:2], dtype=np.bool_)
+        wanted = set(names)
+        for block, (label, states) in enumerate(zip(self.model.tables.labels, self.states, strict=True)):
+            found[block, : len(states)] = [one in wanted or f"{label[0]}: {one}" in wanted for one in states]
+        return found
+
+    @cached_property
+    def promised(self) -> list[str]:
+        """States with a promised longest wait, as `mask` takes them: by type if there are several types."""
+        types, found = [label[0] for label in self.model.tables.labels], list[str]()
+        for kind, states, own in zip(types, self.states, self.model.max_waits.tolist(), strict=True):
+            names = [name for name, wait in zip(states, own, strict=False) if wait >= 0]
+            found += names if len(set(types)) == 1 else [f"{kind}: {name}" for name in names]
+        return list(dict.fromkeys(found))
 
     def state(self, block: int, text: str, hint: bool = False) -> int | str:
         """The number of a state by its name or number; or what is wrong with it, perhaps with the nearest name."""

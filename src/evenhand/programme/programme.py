@@ -15,20 +15,25 @@ from typing import Any
 
 from sqlalchemy import Connection, select
 
-from evenhand.errors import InvalidInputError
-from evenhand.model import CoupledMDP, read_welfare
+from evenhand.errors import InvalidInputError, ModelError
+from evenhand.fitting import Named, load_posterior, matched, posterior_path
+from evenhand.model import CoupledMDP, as_table, read_welfare
 from evenhand.model.io import load
 from evenhand.model.welfare import DEFAULT
 from evenhand.programme import ledger, reports, roster, schema
-from evenhand.programme.audit import Audits
+from evenhand.programme.audit import Audits, read_need
+from evenhand.programme.certificates import Numbers
 from evenhand.programme.counterfactuals import Counterfactuals
 from evenhand.programme.cycle import Cycle
+from evenhand.programme.decisions import proposal
+from evenhand.programme.drift_test import DriftBounds, bounds_of
 from evenhand.programme.integrity import Head, differences, head_of, raise_differences
 from evenhand.programme.ledger import Event, Result, add_rows, append, change_rows, check_text
-from evenhand.programme.library import Library
+from evenhand.programme.library import ROUTINE, Library
 from evenhand.programme.named_model import Words, of_roster, settle, to_bytes
-from evenhand.programme.refit import Refits
+from evenhand.programme.refit import Offer, Refits, offer_of
 from evenhand.programme.roster import Newcomer, RosterArm, present_step, read_newcomers
+from evenhand.programme.safeguards import Safeguards
 from evenhand.programme.settings import add_setting, setting
 from evenhand.programme.store import Store
 from evenhand.programme.vocabulary import Vocabulary
@@ -99,15 +104,33 @@ class Status(Result):
     events: int
     """Number of events: the version of the store."""
 
+    need: tuple[str, ...]
+    """States of need that were set, in every type or as "type: state"; empty by default."""
+
+
+@dataclass(frozen=True)
+class Overview:
+    """Status of a programme with what is open."""
+
+    status: Status
+    plan: int | None
+    """The number of the plan that is proposed for the present step."""
+
+    offer: Offer | None
+    """The refit that is proposed."""
+
+    bounds: DriftBounds
+
 
 class Programme:
     """A running programme in its store.
 
-    Its own methods are about the roster and observations; the others belong to four parts, under the same names:
+    Its own methods are about the roster and observations; the others belong to five parts, under the same names:
 
     `cycle`            solve, plan, accept, record (`Cycle`)
     `audits`           audits and waiting times (`Audits`)
     `refitting`        refits of the model, drift, proposals (`Refits`)
+    `safeguards`       erasure, second approvals, views (`Safeguards`)
     `counterfactuals`  the price of fairness and what-if plans (`Counterfactuals`)
 
     Example:
@@ -131,16 +154,21 @@ class Programme:
         self.current_plan, self.current_plan_number = cycle.current_plan, cycle.current_plan_number
         self.accept, self.changed_since = cycle.accept, cycle.changed_since
         self.record, self.record_rest, self.recorded = cycle.record, cycle.record_rest, cycle.recorded
+        self.num_recorded = cycle.num_recorded
         self.last_served, self.unrecorded = cycle.last_served, cycle.unrecorded
         self.counterfactuals = supposing = Counterfactuals(self.library, cycle)
         self.price_of_fairness, self.suppose = supposing.price_of_fairness, supposing.suppose
         self.audits = audits = Audits(self.library)
         self.audit, self.books, self.in_need = audits.audit, audits.books, audits.in_need
+        self.need, self.set_need = audits.need, audits.set_need
         self.refitting = refits = Refits(self.library, cycle)
         self.refit, self.adopt, self.decline, self.refits = refits.refit, refits.adopt, refits.decline, refits.refits
         self.offered, self.offer_refit = refits.offered, refits.offer_refit
         self.bounds, self.set_bounds = refits.bounds, refits.set_bounds
         self.question, self.model_drift = refits.question, refits.model_drift
+        self.safeguards = guards = Safeguards(self.library)
+        self.erase, self.approve = guards.erase, guards.approve
+        self.note_view, self.views = guards.note_view, guards.views
 
     @classmethod
     def create(
@@ -153,6 +181,8 @@ class Programme:
         name: str = "",
         seed: int = 0,
         words: Mapping[str, Any] | None = None,
+        need: Sequence[str] = (),
+        posterior: Named | str | Path | None = None,
         who: str = "",
     ) -> "Programme":
         """Begin a programme; nothing is left behind where something is wrong.
@@ -165,6 +195,9 @@ class Programme:
             name: of the programme; by default that of its address.
             seed: of all draws.
             words: fields of `Vocabulary`: the programme's own words and its calendar.
+            need: states in which an arm is in need, as of `set_need`.
+            posterior: posterior of a fitted model, whose numbers of observations reasons state; by default the file
+                beside a model file, if the model is still its mean.
             who: author, written into the event.
 
         Raises:
@@ -174,9 +207,11 @@ class Programme:
         if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed <= MOST_SEED:
             raise InvalidInputError(f"seed: expected a whole number from 0 to {MOST_SEED}, got {seed!r}")
         settled, chosen = settle(problem), welfare or problem.welfare
-        newcomers, blocks = read_newcomers(settled, roster), Words(settled).blocks
+        vocabulary = Vocabulary.read(words or {}).check_resources(settled.resource_names)
+        newcomers, blocks = read_newcomers(settled, vocabulary.columns(as_table(roster))), Words(settled).blocks
         read_welfare(of_roster(settled, [blocks[new.type, new.group] for new in newcomers]), chosen)
-        vocabulary = Vocabulary.read(words or {}).to_dict()
+        states = read_need(Words(settled), need)
+        evidence = _observations(problem, model if posterior is None else posterior)
         called = check_text(name or _called(address), "name")
         programme = cls(Store.create(address))
         digest, body = to_bytes(settled)
@@ -185,10 +220,14 @@ class Programme:
         with programme.store.making() as tx:
             add_rows(tx, schema.models, [{"digest": digest, "body": body, "origin": "created", "at": at, "event": 1}])
             add_rows(tx, schema.programme, [row | {"last_event": 0, "model_event": 1, "version": schema.VERSION}])
-            content = {"name": called, "welfare": chosen, "seed": seed, "arms": [asdict(new) for new in newcomers]}
+            content = {"name": called, "welfare": chosen, "seed": seed, "arms": _body(tx, newcomers)}
             event = append(tx, "created", who, content)  # after the row that counts events; its rows belong to it, too
             _join(tx, newcomers, 0, event)
-            add_setting(tx, "words", vocabulary, 0, event)
+            add_setting(tx, "words", vocabulary.to_dict(), 0, event)
+            if states:
+                add_setting(tx, "need", states, 0, event)
+            if evidence is not None:
+                add_setting(tx, "evidence", evidence, 0, event)
         return programme
 
     @classmethod
@@ -218,38 +257,63 @@ class Programme:
 
     def status(self) -> Status:
         """Return the status."""
-        with self.store.reading() as tx:
-            row = tx.execute(select(schema.programme)).one()
-            step = present_step(tx)
-            arms = roster.taking_part(tx, step)
-            model, _ = self.library.model(tx)
-            seen = select(schema.observations.c.arm).where(schema.observations.c.step == step).distinct()
-            present = {arm.id for arm in arms}
-            return Status(
-                name=row.name,
-                step=step,
-                arms=dict(sorted(Counter(arm.type for arm in arms).items())),
-                groups=dict(sorted(Counter(arm.group for arm in arms).items())),
-                observed=sum(arm in present for (arm,) in tx.execute(seen)),
-                budget=model.named_budget,
-                welfare=row.welfare or DEFAULT,
-                criterion=model.criterion.name,
-                over=model.over,
-                model=row.model,
-                events=row.last_event,
-            )
+        return self.overview().status
 
-    def arms(self, step: int | None = None, gone: bool = False) -> list[RosterArm]:
+    def overview(self) -> Overview:
+        """Return the status with the open plan, the proposed refit and the bounds of drift, all of one moment."""
+        with self.store.reading() as tx:
+            return self.library.remember(tx, "overview", lambda: self._overview(tx))
+
+    def _overview(self, tx: Connection) -> Overview:
+        step = present_step(tx)
+        plan = proposal(tx, step)
+        return Overview(self._status(tx, step), None if plan is None else int(plan.id), offer_of(tx), bounds_of(tx))
+
+    def _status(self, tx: Connection, step: int) -> Status:
+        row = tx.execute(select(schema.programme)).one()
+        model, _ = self.library.model(tx)
+        seen = select(schema.observations.c.arm).where(schema.observations.c.step == step).distinct()
+        present = {arm.id for arm in self.library.taking_part(tx, step)}
+        types, groups = Counter[str](), Counter[str]()
+        for kind, group, many in self.library.numbers(tx):
+            types[kind] += many
+            groups[group] += many
+        return Status(
+            name=row.name,
+            step=step,
+            arms=dict(sorted(types.items())),
+            groups=dict(sorted(groups.items())),
+            observed=sum(arm in present for (arm,) in tx.execute(seen)),
+            budget=model.named_budget,
+            welfare=row.welfare or DEFAULT,
+            criterion=model.criterion.name,
+            over=model.over,
+            model=row.model,
+            events=row.last_event,
+            need=tuple(setting(tx, "need", step) or ()),
+        )
+
+    def arms(self, step: int | None = None, gone: bool = False, names: Sequence[str] = ()) -> list[RosterArm]:
         """Arms that take part.
 
         Args:
             step: at this step; by default the present one.
             gone: also the arms that take part no longer, or not yet.
+            names: only arms of these names; by default of any.
         """
         with self.store.reading() as tx:
             if gone:
-                return roster.arms_as_of(tx)
-            return roster.taking_part(tx, present_step(tx) if step is None else roster.check_step(step))
+                return roster.arms_as_of(tx, names=names) if names else self._all_arms(tx)
+            found = self.library.taking_part(tx, present_step(tx) if step is None else roster.check_step(step))
+            return [arm for arm in found if arm.name in names] if names else found
+
+    def _all_arms(self, tx: Connection) -> list[RosterArm]:
+        return self.library.remember(tx, "arms", lambda: roster.arms_as_of(tx), None, ROUTINE)
+
+    def numbers(self) -> Numbers:
+        """The number of arms of each type and group at the present step."""
+        with self.store.reading() as tx:
+            return self.library.numbers(tx)
 
     def history(self, arm: str) -> list[reports.HistoryEntry]:
         """All that happened to an arm, in the order in which it was written down, and what was expected.
@@ -258,7 +322,7 @@ class Programme:
             arm: its name; of one that left and came back, everything.
         """
         with self.store.reading() as tx:
-            arms, words = roster.arms_as_of(tx), self.library.model(tx)[1]
+            arms, words = roster.arms_named(tx, [arm]), self.library.model(tx)[1]
             roster.find_names(arms, [arm])
             return reports.history_of(tx, words, [one for one in arms if one.name == arm], present_step(tx))
 
@@ -300,7 +364,7 @@ class Programme:
     def vocabulary(self) -> Vocabulary:
         """Return the words and the calendar of the programme."""
         with self.store.reading() as tx:
-            return Vocabulary.read(setting(tx, "words", 0))
+            return self.library.vocabulary(tx)
 
     # Changing
 
@@ -317,7 +381,8 @@ class Programme:
         """
 
         def do(tx: Connection) -> WordsSet:
-            found = Vocabulary.read({**setting(tx, "words", 0), **words}).to_dict()
+            read = Vocabulary.read({**setting(tx, "words", 0), **words})
+            found = read.check_resources(self.library.model(tx)[0].resource_names).to_dict()
             event = append(tx, "worded", who, found)
             add_setting(tx, "words", found, 0, event)
             return WordsSet(event, found)
@@ -336,7 +401,7 @@ class Programme:
         Raises:
             TableError: with every fault and its row.
         """
-        table = roster.read_rows(rows, "roster", ["arm"])
+        table = roster.read_rows(self.library.table(rows), "roster", ["arm"])
         request = [table.columns, step]
 
         def read(tx: Connection) -> list[Newcomer]:
@@ -344,7 +409,7 @@ class Programme:
 
         def do(tx: Connection) -> Changed:
             newcomers, first = read(tx), present_step(tx) if step is None else roster.check_step(step)
-            event = append(tx, "joined", who, {"step": first, "arms": [asdict(new) for new in newcomers]})
+            event = append(tx, "joined", who, {"step": first, "arms": _body(tx, newcomers)})
             _join(tx, newcomers, first, event)
             return Changed(event, tuple(new.name for new in newcomers), first)
 
@@ -366,13 +431,13 @@ class Programme:
         request = [list(names), reason]
 
         def find(tx: Connection) -> list[RosterArm]:
-            return roster.find_names([arm for arm in roster.arms_as_of(tx) if arm.left_step is None], list(names))
+            return roster.find_names([arm for arm in roster.arms_named(tx, names) if arm.left_step is None], names)
 
         def do(tx: Connection) -> Changed:
             leaving, step = find(tx), present_step(tx)
-            event = append(tx, "left", who, {"step": step, "arms": list(names), "why": reason})
+            event = append(tx, "left", who, {"step": step, "arms": [ledger.of_arm(arm.id) for arm in leaving]})
             same = {"left_event": event, "left_why": reason}
-            rows = [{"id": arm.id, "left_step": max(step, arm.joined_step)} | same for arm in leaving]
+            rows = [{"id": arm.id, "name": arm.name, "left_step": max(step, arm.joined_step)} | same for arm in leaving]
             change_rows(tx, schema.arms, rows)
             return Changed(event, tuple(names), step)
 
@@ -393,35 +458,56 @@ class Programme:
         Raises:
             TableError: with every fault and its row; nothing is stored then.
         """
-        table = roster.read_rows(rows, "observations", ["arm", "state"], ragged=True)
+        table = roster.read_rows(self.library.table(rows), "observations", ["arm", "state"], ragged=True)
         said = check_text(source, "source")
         request = [table.columns, said, step]
 
-        def read(tx: Connection) -> list[tuple[reports.ReportRow, str]]:
+        def read(tx: Connection) -> tuple[int, list[tuple[reports.ReportRow, str]]]:
             present = present_step(tx)
             usual = present if step is None else roster.check_step(step)
-            return reports.read_observations(table, roster.arms_as_of(tx), self.library.model(tx)[1], usual, present)
+            arms = roster.arms_named(tx, table.columns["arm"])
+            return present, reports.read_observations(table, arms, self.library.model(tx)[1], usual, present)
 
         def do(tx: Connection) -> reports.Observed:
-            found, present = read(tx), present_step(tx)
+            present, found = read(tx)
             seen = [{"arm": row.arm.id, "step": row.step, "state": state} for row, state in found]
-            table = schema.observations
-            before = reports.reports(tx, table, table.c.step.in_({row.step for row, _ in found}))
+            steps, arms = {row.step for row, _ in found}, {row.arm.id for row, _ in found}
+            before = reports.last_reports(tx, schema.observations, steps, arms)
             known = {(row.arm, row.step): row.state for row in before}
             corrected = sum(known.get((row.arm.id, row.step), state) != state for row, state in found)
             late = sum(row.step < present for row, _ in found)
-            content = [[row.arm.name, row.step, state] for row, state in found]
+            content = [[ledger.of_arm(row.arm.id), row.step, state] for row, state in found]
             event = append(tx, "observed", who, {"source": said, "seen": content})
             reports.store_reports(tx, schema.observations, seen, said, event)
             return reports.Observed(event, len(seen), late, corrected)
 
-        return self.library.change(reports.Observed, "observe", request, key, do, read)
+        return self.library.change(reports.Observed, "observe", request, key, do, read, len(table.rows))
+
+
+def _observations(problem: CoupledMDP, source: object) -> dict[str, Any] | None:
+    """Return the numbers of observations behind a fitted model; None if they are unknown, or it was edited since."""
+    if isinstance(source, str | Path):
+        file = Path(source) if str(source).endswith(".posterior.npz") else posterior_path(source)
+        source = load_posterior(file) if file.is_file() else None
+    if not isinstance(source, Named):
+        return None
+    try:
+        matched(source, problem)
+    except ModelError:
+        return None
+    return source.observations()
 
 
 def _called(address: str | Path) -> str:
     """Return the name of a programme by its address: the file or the database."""
     text = str(address)
     return Path(text.partition("?")[0] if "://" in text else text).stem
+
+
+def _body(tx: Connection, newcomers: Sequence[Newcomer]) -> list[dict[str, Any]]:
+    """Return arms that are about to join as the body of an event."""
+    first = ledger.next_id(tx, schema.arms)
+    return [asdict(new) | {"name": ledger.of_arm(number)} for number, new in enumerate(newcomers, start=first)]
 
 
 def _join(tx: Connection, newcomers: Sequence[Newcomer], step: int, event: int) -> None:

@@ -22,7 +22,7 @@ adopts it, or declines it with a reason, after which the test uses only later ob
 import json
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -207,7 +207,7 @@ def fit_families(
         seed: of what is drawn.
 
     Raises:
-        InvalidInputError: no arm was seen at two steps.
+        InvalidInputError: no arm was seen twice.
     """
     families: dict[Any, list[int]] = defaultdict(list)
     for block in range(len(words.fit_types)):
@@ -221,7 +221,7 @@ def fit_families(
             columns: dict[str, Any] = {"time": "step"} | {name: name for name in ("arm", "state", "action", "type")}
             found.append((blocks, fit(rows, **columns, prior=prior, records=options, rng=seed)))
     if not found:
-        raise InvalidInputError("there is nothing to learn from yet: no arm was seen at two steps")
+        raise InvalidInputError("there is nothing to learn from yet: no arm was seen twice")
     return found
 
 
@@ -338,7 +338,7 @@ class Refits:
             before: the digest of the model that is to be refitted; by default the one in use.
 
         Raises:
-            InvalidInputError: no arm was seen at two steps, or no arm takes part.
+            InvalidInputError: no arm was seen twice, or no arm takes part.
             ConflictError: another model came into use than the one that is to be refitted.
         """
         if not is_number(trust) or not 0 <= float(trust) < np.inf:
@@ -363,7 +363,9 @@ class Refits:
         supposed = Inputs(step, digest, "", int(row.seed), budget, known, 0)
         then = decide(plan_of(solution), supposed, Words(learned.model))
         pairs = [] if now is None else list(zip(now.rows, then.rows, strict=True))
-        changed = [[old.arm, old.action, new.action] for old, new in pairs if old.action != new.action]
+        changed = [
+            [ledger.of_arm(int(old.arm)), old.action, new.action] for old, new in pairs if old.action != new.action
+        ]
         worth = [self._worth_in(inputs, arms, problem), solution.welfare]
         content = {"before": row.model, "model": digest, "rows": len(log), "plan": changed, "welfare": worth}
         content["why"], policy = list(why), policy_of(solution, arms)
@@ -403,7 +405,7 @@ class Refits:
                 first = tx.execute(select(schema.models.c.digest).where(schema.models.c.origin == "created"))
                 found = Refitted(0, 1, present, first.scalar_one(), "", 0, (None, None), (), (), (), (None, None))
             else:
-                found = _stored(ledger.find_row(tx, schema.refits, refit, "refit"))
+                found = _stored(tx, ledger.find_row(tx, schema.refits, refit, "refit"))
             if present == found.model:
                 raise ConflictError(f"refit {refit} was adopted already, and is in use")
             if refit and found.adopted_event is None and present != found.before:
@@ -419,7 +421,7 @@ class Refits:
     def refits(self) -> list[Refitted]:
         """Every refit, the newest first."""
         with self._store.reading() as tx:
-            return [_stored(row) for row in tx.execute(select(schema.refits).order_by(schema.refits.c.id.desc()))]
+            return [_stored(tx, row) for row in tx.execute(select(schema.refits).order_by(schema.refits.c.id.desc()))]
 
     # Drift
 
@@ -453,7 +455,7 @@ class Refits:
         with self._store.reading() as tx:
             bounds = bounds_of(tx)
             model, since, reports = _since(tx)
-            if reports < bounds.records or _offer(tx) is not None:
+            if reports < bounds.records or offer_of(tx) is not None:
                 return None
             return Question(model, since, reports // bounds.records, bounds)
 
@@ -498,7 +500,7 @@ class Refits:
     def offered(self) -> Offer | None:
         """The fit that is offered; None where there is none, or it was adopted or declined."""
         with self._store.reading() as tx:
-            return _offer(tx)
+            return offer_of(tx)
 
     def decline(self, refit: int, why: str, *, who: str = "", key: str | None = None) -> Refitted:
         """Say that a fit that is offered is not to be adopted; only what is seen later is held against the model then.
@@ -516,7 +518,7 @@ class Refits:
         reason = ledger.check_text(why, "why")
 
         def do(tx: Connection) -> Refitted:
-            found, open_one = _stored(ledger.find_row(tx, schema.refits, refit, "refit")), _offer(tx)
+            found, open_one = _stored(tx, ledger.find_row(tx, schema.refits, refit, "refit")), offer_of(tx)
             if open_one is None or open_one.refit != refit:
                 raise ConflictError(f"refit {refit} is not offered, or no longer: there is nothing to decline")
             event = ledger.append(tx, "declined", who, {"refit": refit, "why": reason})
@@ -527,10 +529,10 @@ class Refits:
         return self._library.change(Refitted, "decline", [refit, reason], key, do)
 
 
-def _stored(row: Any) -> Refitted:
+def _stored(tx: Connection, row: Any) -> Refitted:
     """A refit from its row."""
     events = {"adopted_event": row.adopted_event, "declined_event": row.declined_event}
-    return Refitted.of(json.loads(row.facts_json) | events)
+    return Refitted.of(ledger.named(tx, row.facts_json)[0] | events)
 
 
 def _store(
@@ -546,8 +548,9 @@ def _store(
         ledger.add_rows(tx, models, [{"digest": digest, "body": body, "origin": f"refit {number}"} | written])
     store_policy(tx, digest, *policy, who)
     known = learned._asdict() | content | {"id": number, "event": event, "policy": policy[1]["certificate"]["policy"]}
-    found = Refitted.of(ledger.plain(known))
-    stored = {"id": number, "model": digest, "facts_json": ledger.as_text(found.to_dict()), "replaces": found.before}
+    facts = ledger.as_text({one.name: ledger.plain(known[one.name]) for one in fields(Refitted) if one.name in known})
+    found = Refitted.of(ledger.named(tx, facts)[0])
+    stored = {"id": number, "model": digest, "facts_json": facts, "replaces": found.before}
     why = ledger.as_text(list(found.why)) if found.why else None
     ledger.add_rows(tx, table, [stored | {"why": why} | written])
     return found
@@ -561,7 +564,8 @@ def _since(tx: Connection) -> tuple[str, int, int]:
     return str(row.model), int(row.model_event), int(tx.execute(late).scalar_one())
 
 
-def _offer(tx: Connection) -> Offer | None:
+def offer_of(tx: Connection) -> Offer | None:
+    """The refit that is proposed for the model in use; None without one."""
     table = schema.refits
     model = select(schema.programme.c.model).scalar_subquery()
     closed = table.c.adopted_event.is_not(None) | table.c.declined_event.is_not(None)

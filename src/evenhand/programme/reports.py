@@ -10,18 +10,20 @@ and the actions since (`belief`); that of a decision is the reward of the step i
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Any, TypeVar
 
-from sqlalchemy import Connection, select
+import sqlalchemy as sa
+from sqlalchemy import Connection, bindparam, func, select
 
 from evenhand.errors import Fault
 from evenhand.model import SHOWN_FAULTS, quoted
 from evenhand.model.io.text_table import Table
 from evenhand.programme import schema
 from evenhand.programme.belief import Beliefs, done_between, most_likely, rounded_chance
-from evenhand.programme.ledger import Result, add_rows, now
+from evenhand.programme.ledger import Result, add_rows, fetch, now
 from evenhand.programme.named_model import Words
 from evenhand.programme.roster import MOST_STEP, RosterArm, in_order, raise_faults, unknown_arm
 
@@ -128,7 +130,7 @@ def read_observations(
         if isinstance(state, str):
             return [state]
         if row.step > present:
-            return [f"step {row.step} is still to come; the present one is {present}"]
+            return [f"step {row.step} is still to come; the present one is step {present}"]
         return row, words.states[block][state]
 
     return _read_reports(table, arms, usual, read)
@@ -159,6 +161,38 @@ def last_observations(tx: Connection, step: int) -> dict[int, dict[int, tuple[st
 def reports(tx: Connection, table: Any, *where: Any) -> Any:
     """Rows of the table of observations or records, in the order in which they came."""
     return tx.execute(select(table).where(*where).order_by(table.c.event, table.c.id))
+
+
+def last_reports(
+    tx: Connection, table: sa.Table, steps: Iterable[int], arms: Iterable[int] = (), most: int = 500
+) -> Any:
+    """The last report on each arm at some steps: of some arms, and perhaps of others.
+
+    Args:
+        tx: a transaction.
+        table: of observations or records.
+        steps: the steps.
+        arms: numbers of the arms; by default all.
+        most: number of arms up to which only theirs are read.
+    """
+    own, at = list(set(arms)), list(set(steps))
+    if len(own) == len(at) == 1:
+        return fetch(tx, _last_reports(table, "one"), own=own[0], at=at[0])
+    if 0 < len(own) <= most:
+        return tx.execute(_last_reports(table, "some"), {"own": own, "at": at})
+    return tx.execute(_last_reports(table, "all"), {"at": at})
+
+
+@cache
+def _last_reports(table: sa.Table, many: str) -> Any:
+    """Query of the last reports on one arm and step, on some arms and steps, or on all arms at some steps."""
+    bound: dict[str, Any] = {name: bindparam(name, expanding=many != "one") for name in ("own", "at")}
+    if many == "one":
+        within = [table.c.arm == bound["own"], table.c.step == bound["at"]]
+    else:
+        within = [table.c.step.in_(bound["at"]), *([table.c.arm.in_(bound["own"])] if many == "some" else [])]
+    newest = select(func.max(table.c.id)).where(*within).group_by(table.c.arm, table.c.step)
+    return select(table).where(table.c.id.in_(newest))
 
 
 # Actions done
@@ -252,9 +286,11 @@ def _reward(text: str) -> float | None:
     return found if found is None or abs(found) < 1e100 else math.nan
 
 
-def known_records(tx: Connection, steps: Sequence[int]) -> dict[tuple[int, int], tuple[str, float | None]]:
-    """Return the last record of each arm at some steps: action and reward."""
-    rows = reports(tx, schema.records, schema.records.c.step.in_(set(steps)))
+def known_records(
+    tx: Connection, steps: Iterable[int], arms: Iterable[int] = ()
+) -> dict[tuple[int, int], tuple[str, float | None]]:
+    """Return the last record of each arm at some steps: action and reward; at least of some arms, by default of all."""
+    rows = last_reports(tx, schema.records, steps, arms)
     return {(row.arm, row.step): (row.action, row.reward) for row in rows}
 
 

@@ -5,13 +5,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from sqlalchemy import Connection, func, select
+from sqlalchemy import Connection, bindparam, func, select
 
 from evenhand.errors import Fault, InvalidInputError, TableError, nearest, shortened
 from evenhand.model import SHOWN_FAULTS, CoupledMDP, as_table, find_arms, quoted
 from evenhand.model.io.text_table import Table
 from evenhand.programme import schema
-from evenhand.programme.ledger import add_rows, fault_of_text, next_id
+from evenhand.programme.ledger import add_rows, fault_of_text, fetch, next_id, run
 from evenhand.programme.named_model import Words, names_of
 
 MOST_STEP = 10**9
@@ -19,6 +19,11 @@ MOST_STEP = 10**9
 
 MOST_NAME = 200
 """Characters of the longest name of an arm."""
+
+_ARMS = select(schema.arms).order_by(schema.arms.c.id)
+_NAMED = _ARMS.where(schema.arms.c.name.in_(bindparam("names", expanding=True)))
+_OF_NAME = _ARMS.where(schema.arms.c.name == bindparam("name"))
+_LAST_STEP = select(func.max(schema.plans.c.step)).where(schema.plans.c.status == schema.ACCEPTED)
 
 
 @dataclass(frozen=True)
@@ -56,15 +61,38 @@ class RosterArm:
         return content if self.left_step is None else content | {"left": self.left_step, "why": self.left_why}
 
 
-def arms_as_of(tx: Connection, event: int | None = None) -> list[RosterArm]:
-    """Every arm that ever joined, by number; as of an event, or now."""
-    table, found = schema.arms, []
-    for row in tx.execute(select(table).order_by(table.c.id)):
+def arms_as_of(tx: Connection, event: int | None = None, names: Sequence[str] | None = None) -> list[RosterArm]:
+    """Every arm that ever joined, by number; as of an event, or now.
+
+    Args:
+        tx: a transaction.
+        event: later events are ignored; by default none.
+        names: only arms of these names.
+    """
+    found = []
+    if names is None or len(names) == 1:
+        rows: Any = fetch(tx, _ARMS) if names is None else fetch(tx, _OF_NAME, name=names[0])
+    else:
+        rows = tx.execute(_NAMED, {"names": list(names)})
+    for row in rows:
         if event is None or row.joined_event <= event:
             gone = row.left_event is not None and (event is None or row.left_event <= event)
             left = (row.left_step, row.left_why) if gone else (None, None)
             found.append(RosterArm(row.id, row.name, row.type, row.group_name, row.joined_step, *left))
     return found
+
+
+def arms_named(tx: Connection, names: Sequence[str], most: int = 500) -> list[RosterArm]:
+    """Every arm that ever joined under some names; all arms if a name is unknown, to compare it with theirs.
+
+    Args:
+        tx: a transaction.
+        names: as given.
+        most: number of names up to which they are looked up one by one.
+    """
+    wanted = set(names)
+    found = arms_as_of(tx, names=sorted(wanted)) if len(wanted) <= most else []
+    return found if found and wanted == {arm.name for arm in found} else arms_as_of(tx)
 
 
 def taking_part(tx: Connection, step: int, event: int | None = None) -> list[RosterArm]:
@@ -75,8 +103,8 @@ def taking_part(tx: Connection, step: int, event: int | None = None) -> list[Ros
 def present_step(tx: Connection, event: int | None = None) -> int:
     """The step that is to be planned next, after the last that was accepted; as of an event, or now."""
     plans = schema.plans
-    known = plans.c.status == schema.ACCEPTED if event is None else plans.c.accepted_event <= event
-    found = tx.execute(select(func.max(plans.c.step)).where(known)).scalar()
+    query = _LAST_STEP if event is None else select(func.max(plans.c.step)).where(plans.c.accepted_event <= event)
+    found = run(tx, query).fetchone()[0] if event is None else tx.execute(query).scalar()
     return 0 if found is None else int(found) + 1
 
 
@@ -185,7 +213,7 @@ def join(tx: Connection, newcomers: Sequence[Newcomer], step: int, event: int) -
     Raises:
         InvalidInputError: some of them take part already, or left later than that.
     """
-    before = arms_as_of(tx)
+    before = arms_as_of(tx, names=[new.name for new in newcomers]) if len(newcomers) <= 500 else arms_as_of(tx)
     gone = {arm.name: arm.left_step for arm in before}
     faults = []
     for new in newcomers:

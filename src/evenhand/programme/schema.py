@@ -14,6 +14,10 @@
     events         all that ever happened, one after the other, with every row of the tables above that it wrote; the
                    database itself refuses to change them
     keys           answers given under a key: who asks again under the same gets the same
+    views          who looked at whom, if that is logged; not part of the chain, since reading changes no programme
+
+Personal texts (`SEALED`) are not in the events themselves, which hold an HMAC of each under the `salt` of its row:
+while text and salt are there the chain proves the text; an erasure replaces both, and the chain still verifies.
 
 Numbers of events order everything: of two rows the one with the later event is newer, whatever any clock says. Times
 are stored, and never compared. A table may be read *as of* an event: rows with later ones are left out.
@@ -41,9 +45,9 @@ _KINDS: list[tuple[Any, str]] = [
     (sa.BigInteger, "seed"),
     (sa.Float, "chance reward"),
     (sa.String(64), "digest inputs outputs chain request replaces"),
-    (sa.String(32), "at created_at accepted_at kind"),
+    (sa.String(32), "at created_at accepted_at kind salt"),
     (sa.String(16), "status known"),
-    (sa.String(200), "key"),
+    (sa.String(300), "key"),
     (sa.LargeBinary, "body"),
 ]
 KINDS = {name: kind for kind, names in _KINDS for name in names.split()}
@@ -88,8 +92,9 @@ policies = _table("policies", "digest model body facts_json at event")
 
 arms = _table(
     "arms",
-    "id name type group_name joined_step joined_event left_step? left_event? left_why?",
+    "id name type group_name joined_step joined_event left_step? left_event? left_why? salt?",
     _unique_where("present_arms", "name", "left_event IS NULL"),
+    Index("arms_by_name", "name"),
 )
 
 observations = _table(
@@ -97,25 +102,31 @@ observations = _table(
     "id arm step state source at event",
     Index("observations_of_arms", "arm", "step", "event"),
     Index("observations_of_steps", "step", "event"),
+    Index("observations_of_events", "event"),
 )
 
 plans = _table(
     "plans",
     "id step status model policy seed budget_json inputs outputs known_event summary_json at event "
-    "accepted_by? accepted_at? accepted_event?",
+    "accepted_by? accepted_at? accepted_event? approved_by?",
     _unique_where("one_plan_a_step", "step", "status <> 'superseded'"),
+    Index("plans_by_status", "status", "step"),
 )
 
 decisions = _table(
     "decisions",
-    "plan arm place state known seen_step? chance planned served reason next_in_line? accepted? who? why?",
+    "plan arm place state known seen_step? chance planned served reason next_in_line? accepted? who? why? salt?",
     sa.UniqueConstraint("plan", "place", name="places_of_a_plan"),
     Index("decisions_of_arms", "arm", "plan"),
     keys=2,
 )
 
 records = _table(
-    "records", "id arm step action reward? source at event", Index("records_of_arms", "arm", "step", "event")
+    "records",
+    "id arm step action reward? source at event",
+    Index("records_of_arms", "arm", "step", "event"),
+    Index("records_of_steps", "step", "arm"),
+    Index("records_of_events", "event"),
 )
 
 refits = _table("refits", "id model facts_json at event adopted_event? replaces? why? declined_event?")
@@ -124,24 +135,35 @@ settings = _table("settings", "id name value_json from_step event", Index("setti
 
 events = _table("events", "id kind who at body_json changes_json chain")
 
-keys = _table("keys", "key kind request answer_json at event")
+views = _table("views", "id at who arm", Index("views_of_arms", "arm"))
 
-TRIGGERS = {"events_no_update": "UPDATE", "events_no_delete": "DELETE"}
-"""Triggers of a SQLite file, which refuse changes of events."""
+keys = _table("keys", "key kind request answer_json at event salt?")
+
+SEALED = {"arms": ("name", "left_why"), "decisions": ("why",), "keys": ("request", "answer_json")}
+"""Personal texts by table: events hold their seals. A row that changes one of them states all of them."""
+
+LOGS = ("events", "views")
+"""Tables whose rows are added and never changed."""
+
+TRIGGERS = {f"{table}_no_{verb.lower()}": (table, verb) for table in LOGS for verb in ("UPDATE", "DELETE")}
+"""Triggers of a SQLite file, which refuse changes of logs."""
 
 PROTECTION = {
     "sqlite": [
-        f"CREATE TRIGGER {name} BEFORE {verb} ON events BEGIN SELECT RAISE(ABORT, 'events are never changed'); END"
-        for name, verb in TRIGGERS.items()
+        f"CREATE TRIGGER {name} BEFORE {verb} ON {table} BEGIN SELECT RAISE(ABORT, '{table} are never changed'); END"
+        for name, (table, verb) in TRIGGERS.items()
     ],
     "postgresql": [
-        "CREATE FUNCTION events_are_kept() RETURNS trigger LANGUAGE plpgsql AS "
-        "$$ BEGIN RAISE EXCEPTION 'events are never changed'; END $$",
-        "CREATE TRIGGER events_kept BEFORE UPDATE OR DELETE OR TRUNCATE ON events "
-        "FOR EACH STATEMENT EXECUTE FUNCTION events_are_kept()",
+        "CREATE FUNCTION logs_are_kept() RETURNS trigger LANGUAGE plpgsql AS "
+        "$$ BEGIN RAISE EXCEPTION 'logs are never changed'; END $$",
+        *(
+            f"CREATE TRIGGER {table}_kept BEFORE UPDATE OR DELETE OR TRUNCATE ON {table} "
+            "FOR EACH STATEMENT EXECUTE FUNCTION logs_are_kept()"
+            for table in LOGS
+        ),
     ],
 }
-"""Statements by which each database refuses to change events."""
+"""Statements by which each database refuses to change logs."""
 
 
 def create(tx: Connection) -> None:

@@ -13,18 +13,18 @@ So device and inode are compared before every transaction and before every commi
 import contextlib
 import errno
 import os
-import shutil
 import sqlite3
 import stat
 from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from threading import Lock
 from time import monotonic
 from typing import Any
 
-from sqlalchemy import Connection, Engine, create_engine, event, inspect, select, text
+from sqlalchemy import Connection, Engine, create_engine, event, inspect, text, update
 from sqlalchemy.engine import URL, make_url
-from sqlalchemy.exc import ArgumentError, DBAPIError, IntegrityError, SQLAlchemyError
+from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError
 from sqlalchemy.exc import TimeoutError as NoConnection
 
 from evenhand.checks import why_unreadable
@@ -37,7 +37,17 @@ WAIT = 30
 UNREADABLE = (ArithmeticError, AttributeError, LookupError, SQLAlchemyError, TypeError, ValueError)
 """Errors raised by invalid stored values."""
 
+SCRUB = {
+    "sqlite": ("VACUUM", "PRAGMA wal_checkpoint(TRUNCATE)"),
+    "postgresql": ("VACUUM FULL arms", "VACUUM FULL decisions", "VACUUM FULL keys"),
+}
+"""Statements that write tables anew."""
+
 HOW_TO_CREATE = "`evenhand programme create` makes one."
+
+
+class _RolledBackError(Exception):
+    """Ends a transaction that is not to be stored."""
 
 
 class Store:
@@ -54,6 +64,7 @@ class Store:
         self.address, self.engine, self._wait = _without_password(url), _engine(url, wait), wait
         self._file: Path | None = None
         self._opened: tuple[int, int] | None = None
+        self._lock = Lock()
         if self.is_sqlite:
             self._file = Path(str(url.database)).absolute()  # the working directory may change
             event.listen(self.engine, "connect", self._remember_file)
@@ -72,6 +83,9 @@ class Store:
         store = cls(address)
         if store._file is not None and not store._file.resolve().parent.is_dir():
             raise InvalidInputError(f"{store.address}: the folder {store._file.resolve().parent} does not exist")
+        if store._file is not None:
+            with contextlib.suppress(OSError):  # the database reports it
+                store._file.touch(0o600)  # for the owner alone, as what is written beside it then is
         with store._closed_on_error(), store.reading() as tx:
             store._check_empty(tx)
         return store
@@ -91,8 +105,10 @@ class Store:
         store = cls(address, wait)
         if store._file is not None:
             _check_there(Path(store.address))
-        with store._closed_on_error():
-            store._check_version()
+        with store._closed_on_error(), store.reading() as tx:
+            if "programme" not in inspect(tx).get_table_names():
+                raise InvalidInputError(f"{store.address}: it contains no programme. {HOW_TO_CREATE}")
+            store._check_version(tx)
         return store
 
     @property
@@ -135,13 +151,16 @@ class Store:
         Args:
             made: whether the programme is there already; else its tables are about to be made.
         """
-        with self._in_words(), self.engine.connect() as connection:
+        with self._in_words(), self._turn(), self.engine.connect() as connection:
             connection.execution_options(writing=True, draft=ledger.Draft())
             with connection.begin() as begun:
                 if not self.is_sqlite:
                     lock = "SELECT id FROM programme WHERE id = 1 FOR UPDATE"
                     connection.execute(text(lock if made else "SELECT pg_advisory_xact_lock(hashtext('evenhand'))"))
+                    connection.execute(text(f"SET LOCAL idle_in_transaction_session_timeout = '{10 * self._wait}s'"))
                 self._check_same_file(connection)
+                if made:
+                    self._check_version(connection, UnavailableError)  # another server may have brought in a newer one
                 yield connection
                 ledger.write_event(connection)
                 self._check_same_file(connection)
@@ -156,12 +175,51 @@ class Store:
                     ) from error
 
     @contextlib.contextmanager
+    def _turn(self) -> Iterator[None]:
+        """Wait for other threads of this process: SQLite would try for its lock again and again, with longer pauses."""
+        if not self._lock.acquire(timeout=self._wait):
+            raise UnavailableError(f"{self.address}: {_why('locked', self._wait)}. Nothing was changed")
+        try:
+            yield
+        finally:
+            self._lock.release()
+
+    @contextlib.contextmanager
     def making(self) -> Iterator[Connection]:
         """A transaction in which the tables are new and empty."""
         with self.writing(made=False) as tx:
             self._check_empty(tx)
             schema.create(tx)
             yield tx
+
+    def check_writable(self) -> None:
+        """Take the lock, write, and roll back.
+
+        Raises:
+            UnavailableError: nothing can be written now.
+        """
+        with contextlib.suppress(_RolledBackError), self.writing() as tx:
+            tx.execute(update(schema.programme).values(last_event=schema.programme.c.last_event))
+            raise _RolledBackError
+
+    def scrub(self) -> None:
+        """Write the tables anew, so that what was replaced or removed is no longer in their files.
+
+        Raises:
+            UnavailableError: others use them; the transactions before stay as they are.
+        """
+        with self.engine.connect() as connection:
+            if not self.is_sqlite:  # where every statement of the driver is on its own
+                connection.execution_options(isolation_level="AUTOCOMMIT")
+            driver: Any = connection.connection.driver_connection
+            try:
+                for statement in SCRUB[self.engine.dialect.name]:
+                    driver.execute(statement)
+            except self.engine.dialect.dbapi.Error as error:  # type: ignore[union-attr]
+                why = _why(str(error), self._wait)
+                raise UnavailableError(
+                    f"{self.address}: {why}. It is erased, but traces are left until VACUUM"
+                ) from error
 
     @contextlib.contextmanager
     def _closed_on_error(self) -> Iterator[None]:
@@ -180,7 +238,7 @@ class Store:
         if self._file is None:
             return
         # A connection keeps its write-ahead log open: one that was removed beside it takes writes that are lost.
-        log = _identity(Path(f"{self._file}-wal"))
+        log = _identity(f"{self._file}-wal")
         known = connection.info.get("log") or log
         connection.info["log"] = known
         if _identity(self._file) != self._opened or log != known:
@@ -189,14 +247,11 @@ class Store:
                 "programme again, and use `evenhand programme restore` to put a copy into its place while it runs"
             )
 
-    def _check_version(self) -> None:
-        with self.reading() as tx:
-            if "programme" not in inspect(tx).get_table_names():
-                raise InvalidInputError(f"{self.address}: it contains no programme. {HOW_TO_CREATE}")
-            has_version = "version" in {column["name"] for column in inspect(tx).get_columns("programme")}
-            found = tx.execute(select(schema.programme.c.version)).scalar() if has_version else "0"
+    def _check_version(self, tx: Connection, error: type[EvenhandError] = InvalidInputError) -> None:
+        row = tx.execute(text("SELECT * FROM programme")).mappings().first() or {"version": None}
+        found = row.get("version", "0")
         if found not in (None, schema.VERSION):  # without a row the programme is damaged
-            raise InvalidInputError(
+            raise error(
                 f"{self.address}: it was written with another schema version, {found}; this evenhand reads version "
                 f"{schema.VERSION}. Open it with the evenhand that wrote it",
                 code="schema-version",
@@ -217,9 +272,10 @@ class Store:
         """Raise errors of the database as errors of evenhand."""
         try:
             yield
-        except DBAPIError as error:
-            said = str(error.orig).strip().splitlines()[0] if error.orig is not None else str(error)
-            if isinstance(error, IntegrityError) and "unique" in said.lower():
+        except (DBAPIError, self.engine.dialect.loaded_dbapi.Error) as error:
+            cause = error.orig if isinstance(error, DBAPIError) else error
+            said = (str(cause).strip() or str(error)).splitlines()[0]
+            if isinstance(cause, self.engine.dialect.loaded_dbapi.IntegrityError) and "unique" in said.lower():
                 raise ConflictError(f"{self.address}: it was changed at the same time; repeat the request") from error
             if any(words in said for words in ("not a database", "malformed", "no such table", "no such column")):
                 raise InvalidInputError(f"{self.address}: it is not a programme, or a damaged one ({said})") from None
@@ -316,9 +372,10 @@ def _sound_copy(source: Path, target: Path) -> Iterator[tuple[Path, int]]:
         raise InvalidInputError(f"{target}: cannot be written: {error.strerror}") from None
     with place as folder:
         copy = Path(folder) / "copy.db"
-        # Personal data: as readable as what it replaces, or as what it is copied from.
-        copy.touch()
-        shutil.copymode(target if target.exists() else source, copy)
+        # Personal data: for the owner alone, or as what it replaces, but never for all.
+        copy.touch(0o600)
+        if target.exists():
+            copy.chmod(target.stat().st_mode & 0o770)
         try:
             _copy(source, copy)
             with Store.open(copy) as store, store.reading() as tx:
@@ -357,10 +414,10 @@ def _sqlite_file(address: str | Path, tool: str) -> Path:
     return Path(str(url.database))
 
 
-def _identity(file: Path) -> tuple[int, int] | None:
+def _identity(file: Path | str) -> tuple[int, int] | None:
     """Device and inode of a file; None without one."""
     try:
-        found = file.stat()
+        found = os.stat(file)  # noqa: PTH116  # before and after every transaction
     except OSError:
         return None
     return found.st_dev, found.st_ino
@@ -434,6 +491,7 @@ def _engine(url: URL, wait: int) -> Engine:
     @event.listens_for(engine, "connect")
     def limit_waiting(connection: Any, _: object) -> None:
         connection.execute(f"SET lock_timeout = '{wait}s'")
+        connection.execute(f"SET statement_timeout = '{10 * wait}s'")
         connection.commit()
 
     return engine
@@ -441,7 +499,7 @@ def _engine(url: URL, wait: int) -> Engine:
 
 def _set_up_sqlite(connection: Any, _: object) -> None:
     connection.isolation_level = None  # transactions begin where `_begin_sqlite` says so, and nowhere else
-    for pragma in ("foreign_keys = ON", "journal_mode = WAL", "synchronous = FULL"):
+    for pragma in ("foreign_keys = ON", "journal_mode = WAL", "synchronous = FULL", "wal_autocheckpoint = 4000"):
         connection.execute(f"PRAGMA {pragma}")
 
 

@@ -14,7 +14,8 @@ OWN_COLUMNS = ("utilitarian", "maximin", "leximin")
 
 @summarise.register
 def _(found: PriceOfFairness) -> Summary:
-    notes = [
+    notes = [f"recommended: {found.recommended.welfare}. {found.recommended.reason()}"]
+    notes += [
         f"best for {row.welfare}: the plan for {row.plan_of}, which is better than its own"
         for row in found.rows
         if row.plan_of != row.welfare
@@ -34,13 +35,17 @@ def fairness_tables(found: PriceOfFairness) -> list[Table]:
 
 def _plans_table(found: PriceOfFairness) -> Table:
     names = [row.welfare for row in found.rows if row.welfare not in OWN_COLUMNS]
-    heads = ["best for", "mean", "price", "worst", "Gini", *(f"by {name}" for name in names), "±"]
+    people = found.who == "group"  # else the mean is over arms already
+    heads = ["best for", "mean", *(["mean of arms"] if people else []), "price", "worst", "gain", "lose", "Gini"]
+    heads += [*(f"by {name}" for name in names), "±"]
     rows = []
     for row in found.rows:
         cells = (
             Cell(fixed(row.mean), is_strong=row.welfare == "utilitarian"),
+            *([Cell(fixed(row.mean_of_arms))] if people else []),
             Cell(percent(row.price)),
             Cell(fixed(row.worst), is_strong=row.welfare in OWN_COLUMNS[1:]),
+            *(Cell(str(sum(each.values()))) for each in (row.gaining, row.losing)),
             Cell(fixed(row.gini_coefficient)),
             *(Cell(fixed(row.by[name]), is_strong=name == row.welfare) for name in names),
             Cell("exact", is_quiet=True) if row.exact else Cell(fixed(row.by_stderr[row.welfare])),
@@ -98,14 +103,15 @@ def _fairest(found: PriceOfFairness) -> FairnessRow:
 
 
 def _lead(found: PriceOfFairness) -> list[str]:
+    advice = f"Recommended: {found.recommended.welfare}. {found.recommended.reason()}"
     best, fairest, who = found.rows[0], _fairest(found), member(found.problem)
     mean = f"The best mean found is {number(best.mean)} per {who}; the worst-off {who} then has {number(best.worst)}."
     if fairest.worst <= best.worst * (1 + 1e-6) or fairest is best:
-        return [mean, f"No plan here does more for the worst-off {who}: fairness costs nothing."]
+        return [mean, f"No plan here does more for the worst-off {who}: fairness costs nothing.", advice]
     price = percent(fairest.price)
     cost = f"for {price} of the mean" if found.is_dearer(fairest) else f"at a price ({price}) within the error"
     lifted = f"The plan for {fairest.welfare} lifts it to {number(fairest.worst)}, {cost}."
-    return [f"{mean} {lifted}", _gains_and_losses(found, fairest)]
+    return [f"{mean} {lifted}", _gains_and_losses(found, fairest), advice]
 
 
 def _gains_and_losses(found: PriceOfFairness, row: FairnessRow) -> str:
@@ -138,6 +144,7 @@ def _glossary(found: PriceOfFairness) -> list[tuple[str, str]]:
     entries = [
         ("Best for", "Welfare that the plan of the row maximises."),
         ("Price", "Share of the best mean that the plan gives up."),
+        ("Gain, lose", "Arms whose value is above or below that under the best mean, by more than chance explains."),
         (f"Mean and worst {who}", f"The average value of the {who}s, and the smallest."),
         ("Gini", f"Gini coefficient, the inequality of the values: 0 if all {who}s are equal."),
         ("By …", "The plan under each welfare; in bold under its own."),

@@ -385,10 +385,13 @@ def trade_svg(points: Sequence[tuple[str, float, float]], who: str) -> str | Non
 
 
 def _distinct_places(points: Sequence[tuple[str, float, float]]) -> list[tuple[str, float, float]]:
-    """Return the points with their names joined if they differ by less than three digits."""
-    places: dict[tuple[str, str], list[tuple[str, float, float]]] = {}
+    """Return the points with their names joined if they agree in three digits, or their labels would overlap."""
+    spots = np.array([point[1:] for point in points])
+    units = np.maximum(np.ptp(spots, axis=0) / 15, 1e-3 * np.abs(spots).max(axis=0))
+    places: dict[tuple[float, float], list[tuple[str, float, float]]] = {}
     for point in points:
-        places.setdefault((f"{point[1]:.3g}", f"{point[2]:.3g}"), []).append(point)
+        near = (key for key in places if abs(key[0] - point[1]) <= units[0] and abs(key[1] - point[2]) <= units[1])
+        places.setdefault(next(near, point[1:]), []).append(point)
     return [(", ".join(name for name, _, _ in own), *own[0][1:]) for own in places.values()]
 
 

@@ -167,15 +167,21 @@ def _promise_facts(solution: Solution) -> list[tuple[str, str]]:
     """Return the promised waits, how they are kept, and their price."""
     if (found := solution.promise) is None:
         return []
-    held = "always, whatever happens"
+    held = f"always, by the {found.by}"
     if not found.sure:
-        held = f"while at most {found.most_at_once} of {found.arms} arms are in such states at once; in simulation "
-        late = f"{100 * found.broken:.2g} ± {100 * found.broken_stderr:.1g} % came too late"
-        held += late if found.broken else "none came too late"
+        held = (
+            f"by the {found.by}, while at most {found.most_at_once} of {found.arms} arms are in such states at once; "
+        )
+        late = (
+            f"{100 * found.broken:.2g} ± {100 * found.broken_stderr:.1g} % of due services" if found.broken else "none"
+        )
+        held += f"{late} came too late in simulation. Waits of {counted(found.sure_wait, 'step')} always hold"
     error = f" ± {fixed(found.cost_stderr)}" if found.cost_stderr else ""
-    price = f"{fixed(found.cost)}{error} of welfare; without promises it is {fixed(found.welfare_without)}"
+    price = f"{fixed(found.cost)}{error} of welfare; without promises it is {fixed(solution.welfare + found.cost)}"
     words = [("promised" if number == 0 else "", text) for number, text in enumerate(found.promises[:MOST_PARTS])]
-    return [*words, ("held", f"{held} (by the {found.by})"), ("promises cost", price)]
+    if found.upper_bound < solution.upper_bound:
+        price += f"; no plan that keeps them has more than {fixed(found.upper_bound)}"
+    return [*words, ("held", held), ("promises cost", price)]
 
 
 def _price_facts(solution: Solution, prices: dict[str, float] | None) -> list[tuple[str, str]]:

@@ -30,7 +30,7 @@ from evenhand.typing import Bools, Floats, Ints
 MOST_TRIED = 8
 """States of an arm that are tried as the one that is always reached."""
 
-BLOCK = 64
+BLOCK = 16
 """States that are eliminated before the others are brought up to date, by one product of matrices."""
 
 
@@ -186,11 +186,13 @@ class Elimination:
         for high in range(len(work), self.remaining, -BLOCK):
             low = max(high - BLOCK, self.remaining)
             for k in range(high - 1, low - 1, -1):
-                self.exits[k] = work[k, :k].sum() + ends[k]
-                work[:k, k] /= self.exits[k]
-                ends[:k] += work[:k, k] * ends[k]
-                work[low:k, :k] += np.outer(work[low:k, k], work[k, :k])
-                work[:low, low:k] += np.outer(work[:low, k], work[k, low:k])
+                row, column = work[k, :k], work[:k, k : k + 1]
+                self.exits[k] = np.add.reduce(row) + ends[k]
+                column /= self.exits[k]
+                ends[:k] += column[:, 0] * ends[k]
+                work[low:k, :k] += column[low:] * row
+                if low:
+                    work[:low, low:k] += column[:low] * row[low:]
             work[:low, :low] += work[:low, low:high] @ work[low:high, :low]
 
     def shares(self, initial: Floats) -> Floats:

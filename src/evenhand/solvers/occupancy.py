@@ -8,12 +8,12 @@ For pair probabilities pi, visits to states are counted by the criterion's weigh
 
 and q(x, u) = q(x) pi(u | x), V = sum_{x,u} q(x, u) r(x, u); q sums to the criterion's total.
 
-The discounted system is solved by elimination without subtractions when there are few states, else by BiCGSTAB with a
-residual that is checked: an error e in the equation moves no value by more than |e|_1 max|r| total. The average is
-found class by class if there are few states: the stationary distribution of each closed class, and the chance to end in
-it. Else q = mu + c, with the c in the range of I - P^T that solves (I - P^T) c = P^T mu - mu, found by GMRES.
-Corrections are added until one that was solved for is next to nothing: what a chain moves in a step says
-little if it moves slowly.
+If there are few states, the discounted system is solved by LU, or by elimination without subtractions if the total
+weight of time is large; else by BiCGSTAB with a residual that is checked: an error e in the equation moves no value by
+more than |e|_1 max|r| total. The average is found class by class if there are few states: the stationary distribution
+of each closed class, and the chance to end in it. Else q = mu + c, with the c in the range of I - P^T that solves
+(I - P^T) c = P^T mu - mu, found by GMRES. Corrections are added until one that was solved for is next to nothing: what
+a chain moves in a step says little if it moves slowly.
 
 The way back: the policy of a measure is pi(u | x) = q(x, u) / q(x). Under `average` it has this measure only if it has
 one closed class where q lives. With several, each is a policy of its own, drawn at the start by its share of q, and
@@ -81,8 +81,13 @@ def occupancy_measure(mdp: TabularMDP, probabilities: Floats, dense_up_to: int =
     if mdp.num_states <= direct:
         # Only rows of outcomes that the policy takes are written out.
         used = np.unique(choose.indices)
-        chain = Elimination((choose[:, used] @ mdp.kernel[used]).toarray(), criterion.factor)
-        visits = chain.visits(initial) if criterion.contracts else chain.shares(initial)
+        chain = (choose[:, used] @ mdp.kernel[used]).toarray()
+        if not criterion.contracts:
+            visits = Elimination(chain).shares(initial)
+        elif criterion.total > LARGE_TOTAL:
+            visits = Elimination(chain, criterion.factor).visits(initial)
+        else:  # the residual of LU is rounding, and it is much quicker
+            visits = np.maximum(np.linalg.solve(np.eye(len(chain)) - criterion.factor * chain.T, initial), 0.0)
     else:
         back, forth = sparse.csr_array(choose.T), mdp.kernel.T
         push = lambda q: np.asarray(criterion.factor * (forth @ (back @ q)))  # noqa: E731

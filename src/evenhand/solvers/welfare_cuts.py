@@ -244,14 +244,21 @@ def best_between(function: Callable[[float], float], rounds: int = 40) -> float:
         rounds: golden-section steps.
     """
     ratio = (5**0.5 - 1) / 2
-    low, high = 0.0, 1.0
+    if function(1.0) > function(1 - ratio**rounds):  # a concave function that still rises there
+        return 1.0
+    low, left, right, high = 0.0, 1 - ratio, ratio, 1.0
+    at_left, at_right = function(left), function(right)
     for _ in range(rounds):
-        # If both are minus infinity, the right part is discarded: the left end is in the domain.
-        left, right = high - ratio * (high - low), low + ratio * (high - low)
-        if function(right) > function(left):
-            low = left
+        # One of the two inner points is one of the next two. If both are minus infinity, the right part is discarded:
+        # the left end is in the domain.
+        if at_right > at_left:
+            low, left, at_left = left, right, at_right
+            right = low + ratio * (high - low)
+            at_right = function(right)
         else:
-            high = right
+            high, right, at_right = right, left, at_left
+            left = high - ratio * (high - low)
+            at_left = function(left)
     # The left end stays a candidate, so that the welfare never falls, and comes first, so that a tie moves nothing.
     return max([0.0, (low + high) / 2, 1.0], key=function)
 

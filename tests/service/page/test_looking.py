@@ -14,6 +14,7 @@ import pytest
 from evenhand.programme import Programme, audit, refit
 from evenhand.programme.audit import _inequality
 from evenhand.programme.audit_report import _is_outside
+from evenhand.programme.vocabulary import Vocabulary
 from evenhand.programme.web import arms_page, counterfactual_page, render
 
 HTML = {"Accept": "text/html"}
@@ -73,6 +74,19 @@ def test_a_model_is_adopted_when_that_is_confirmed_and_there_is_a_way_back(ran, 
     assert f"fit {fit.id}, from" in back
 
 
+def test_conditions_of_need_are_chosen_and_open_the_audit(ran, serving):
+    client = serving(ran)
+    assert "Not chosen yet" in look(client, "/model")
+    told = look(client, send(client, "/model/need", {"state": "broken", "who": "Ada"}).headers["location"])
+    assert "In need means now: broken" in told
+    assert ran.need() == ("broken",)
+    page = look(client, "/fairness")
+    first = ran.audit().verdict.need[0]
+    assert page.index(first) < page.index("Gini")
+    refused = send(client, "/model/need", {"state": "lost"})
+    assert refused.status_code == 422
+
+
 @pytest.mark.slow
 def test_a_model_that_is_offered_is_reported_on_every_view_and_declined_with_a_reason(ran, serving):
     client, model = serving(ran), ran.status().model
@@ -129,11 +143,11 @@ def test_the_page_of_an_arm_has_the_open_plan_and_how_old_its_condition_is(clien
     rows = programme.plan_of(number).rows
     page = look(client, f"/arms/one?arm={rows[0].arm}")
     assert f"{rows[0].action}, not yet accepted" in page
-    assert "Served 0 of" in page
+    assert "Served 0 times in" in page
     programme.accept(number, who="Ada")
     told = look(client, f"/arms/one?arm={rows[0].arm}")
-    assert "one step ago" in told
-    assert "of 1 step" in told
+    assert "1 step ago" in told
+    assert "times in 1 step" in told
 
 
 def test_the_log_says_who_wrote_it(client, programme):
@@ -149,10 +163,10 @@ def test_fairness_says_what_is_not_known_and_has_the_report(ran, serving):
     page = look(client, "/fairness")
     assert "not known" in page
     assert "without a record" in page
-    assert "2 to 2" in client.get("/fairness/report?first=2&last=2").text
+    assert "step 2 to step 2" in client.get("/fairness/report?first=2&last=2").text
     report = client.get("/fairness/report?first=0&last=3", headers=HTML)
     assert report.headers["content-disposition"].startswith("attachment")
-    assert "0 to 3" in report.text
+    assert "step 0 to step 3" in report.text
     served = re.search(r"Served (\d+)", page)[1]
     assert f"<dd>{served}<" in client.get("/fairness/report").text
 
@@ -187,8 +201,9 @@ def test_a_difference_is_one_that_can_be_seen():
                 {"step": 1, "state": "worn", "seen": None, "served": True},
             ],
             ("fine", "worn"),
+            Vocabulary(),
         ),
-        lambda name: arms_page.states_svg(name, [], ("fine",)),
+        lambda name: arms_page.states_svg(name, [], ("fine",), Vocabulary()),
     ],
 )
 def test_figures_are_images_with_an_escaped_label(svg):

@@ -11,7 +11,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from evenhand.programme import make_token
+from ...conftest import make_token
 
 DOCS = Path(__file__).parents[3] / "docs" / "service.md"
 NAME, P = "planner.example", "/v1/programme"

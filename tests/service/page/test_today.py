@@ -242,7 +242,7 @@ def test_today_shows_when_arms_were_last_served(client, programme, accepted):
     programme.plan()
     assert "not so far" in row_of(look(client), served)
     programme.record([{"arm": served, "action": "oil"}], "crew")
-    assert "one step ago" in row_of(look(client), served)
+    assert "1 step ago" in row_of(look(client), served)
     assert "not so far" in row_of(look(client), idle)
 
 

@@ -6,7 +6,9 @@ from html import unescape
 
 import pytest
 
-from evenhand.programme import Programme, Tokens, make_token
+from evenhand.programme import Programme, Tokens
+
+from ...conftest import make_token
 
 HTML = {"Accept": "text/html"}
 VIEWS = ("/", "/fairness", "/what-if", "/arms", "/arms/one?arm=b1", "/model")
@@ -218,7 +220,7 @@ def test_signing_in_and_out(programme, serving, tmp_path):
     assert "change nothing" in words(client.get("/", headers=HTML))
     refused = send(client, "/today/plan")
     assert refused.status_code == 403
-    assert "may write" in words(refused)
+    assert "role plan" in words(refused)
     send(client, "/login", {"token": writes})
     assert send(client, "/today/plan").status_code == 303
     assert programme.events()[-1].who == "write"

@@ -62,8 +62,8 @@ def command(
     refuse_options("for models in Parquet, with a file .parquet", {"--values": values})
     posterior = None if run.draws is None else source.posterior()
     problem = source.read()
-    from evenhand.evaluation.evaluate import evaluate  # after what may be refused at once
     from evenhand.model.objective import read_welfare
+    from evenhand.planning.compare import evaluate  # after what may be refused at once
 
     with run.progress() as tell:
         tell(f"making {policy}", 0.0)

@@ -15,17 +15,18 @@ from evenhand.cli.refusals import OptionError
 @option(
     "--welfare welfares",
     "W",
-    "A welfare, as in solve; repeatable. The mean is always included. By default: utilitarian, the model's "
-    "own, gini:2, alpha:1, maximin and leximin.",
+    "A welfare, as in solve, or one over groups ('maximin over groups'); repeatable. The mean is always included. By "
+    "default: utilitarian, the model's own, gini:half=0.6, gini:half=0.75, maximin, and maximin over its groups.",
     multiple=True,
 )
 @option("--method", "M", "How plans are found, as in solve.", default="auto")
-@option("--seconds", "S", "Time limit of all plans together.", type=float)
+@option("--seconds", "S", "Time limit of all plans together.", type=float, default=60.0)
+@option("--price-limit", "P", "Share of the best mean over arms that the recommended plan may give up.", default=0.1)
 @report_option
 @option("--out", "FOLDER", "Save the plan for each welfare as a file of this folder.")
 @run_options()
 def command(
-    source: ModelSource, run: RunOptions, welfares: tuple[str, ...], method: str, seconds: float | None
+    source: ModelSource, run: RunOptions, welfares: tuple[str, ...], method: str, seconds: float, price_limit: float
 ) -> None:
     """Compute the price of fairness: the best plan for each welfare, under all welfares.
 
@@ -41,7 +42,9 @@ def command(
 
     with run.progress() as tell:
         chosen = SolveMethod(method, seconds=seconds)
-        found = price_of_fairness(problem, list(welfares) or None, chosen, progress=tell, rng=run.seed)
+        found = price_of_fairness(
+            problem, list(welfares) or None, chosen, price_limit=price_limit, progress=tell, rng=run.seed
+        )
     saved = {}
     if run.out is not None:
         Path(run.out).mkdir(exist_ok=True)

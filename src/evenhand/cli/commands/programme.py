@@ -1,10 +1,12 @@
 """`evenhand programme ...`. Each command is one call into the library."""
 
-import json
 import sys
-from collections.abc import Sequence
-from dataclasses import asdict
-from functools import wraps
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, replace
+from datetime import date
+from functools import partial, wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,13 +18,15 @@ from evenhand.cli.console import table_bytes
 from evenhand.cli.options import Decorator, RunOptions, add_options, model_options, option, run_options, welfare_option
 from evenhand.cli.refusals import OptionError
 from evenhand.display import counted
-from evenhand.report.format import printable
+from evenhand.errors import EvenhandError, InvalidInputError
+from evenhand.report.format import printable, shortened
 from evenhand.report.summary import Summary, table
 
 if TYPE_CHECKING:
     from evenhand.programme.decisions import StoredPlan
     from evenhand.programme.programme import Programme
     from evenhand.programme.refit import Refitted
+    from evenhand.programme.vocabulary import Vocabulary
 
 SHOWN = 200
 """Rows that are listed; --json and --out have all of them."""
@@ -32,6 +36,9 @@ COLUMNS = ("arm", "type", "group", "state", "known", "action", "next_in_line", "
 
 WRITTEN = (*COLUMNS[:5], "seen_step", "chance", *COLUMNS[5:], "accepted", "who", "why")
 """Columns of a plan as a file."""
+
+STEPS = {"step": "--step", "first": "--from", "last": "--to"}
+"""Options that take a step or a date, by their argument."""
 
 MOST_TESTED = 50_000
 """Reports beyond which a plan does not wait for the test of its model."""
@@ -52,9 +59,26 @@ author = option("--who", "NAME", "Author, written into the events.", default="")
 rows_argument = click.argument("rows", metavar="TABLE")
 format_option = option("--format", None, "What TABLE is; needed for -.", type=click.Choice(["csv", "parquet", "json"]))
 seconds_option = option("--seconds", "S", "Approximate time limit of solving, in seconds; none by default.", type=float)
-step_options = option("--step", None, "The step; by default the present one.", type=click.IntRange(min=0))
+FIRST = "Approximate time limit of solving, in seconds, if there is no policy for the present roster."
+step_options = option("--step", "STEP", "The step, by its number or a date in it; by default the present one.")
 reason = option("--why", "TEXT", "A reason.", required=True)
+words_options: list[Decorator] = [
+    option("--words file", "FILE.toml", "Words and calendar: arm, group, step, value, start, period, [resources]."),
+    option("--word single", "TERM=WORD", "One word: arm=patient, 'arm=person, people', crew=visit.", multiple=True),
+    option("--start", "DATE", "First day of step 0, such as 2026-06-29."),
+    option("--period", None, "Length of a step.", type=click.Choice(["day", "week", "month", "quarter", "year"])),
+]
 source_option = option("--source", "TEXT", "Source of the reports; by default the name of the table.")
+
+
+@contextmanager
+def spoken(words: "Vocabulary") -> "Iterator[Vocabulary]":
+    """Raise errors of the library in the words of a programme."""
+    try:
+        yield words
+    except EvenhandError as error:
+        words.reworded(error)
+        raise
 
 
 def command(*options: Decorator, writes: bool = False) -> Decorator:
@@ -72,12 +96,20 @@ def command(*options: Decorator, writes: bool = False) -> Decorator:
         def on_opened(programme: str, **given: Any) -> None:
             from evenhand.programme.programme import Programme
 
-            with Programme.open(programme) as one:
-                function(one, **given)
+            with Programme.open(programme) as one, spoken(one.vocabulary()) as words:
+                steps = {name: _step(words, name, given[name]) for name in STEPS if given.get(name) is not None}
+                function(one, **given | steps | {"run": replace(given["run"], vocabulary=words)})
 
         return programme.command()(add_options(shared, on_opened))
 
     return add
+
+
+def _step(words: "Vocabulary", name: str, text: str) -> int:
+    try:
+        return words.find_step(text)
+    except InvalidInputError as error:
+        raise OptionError(STEPS[name], str(error).partition(": ")[2]) from None
 
 
 @programme.command()
@@ -86,26 +118,83 @@ def command(*options: Decorator, writes: bool = False) -> Decorator:
 @option("--roster", "TABLE", "Who takes part: arm, type, and perhaps group, state.", required=True)
 @welfare_option
 @option("--name", None, "Name of the programme; by default that of its file.", default="")
+@option("--need", "STATE", 'State of need, in every type or as "TYPE: STATE"; repeatable.', multiple=True)
+@partial(add_options, words_options)
 @author
 @run_options()
 def create(programme: str, source: ModelSource, roster: str, run: RunOptions, **settings: Any) -> None:
     """Begin a programme at PROGRAMME, run by MODEL.
 
     The number of arms of MODEL does not matter: the roster says who takes part. If something is wrong, nothing is
-    written.
+    written. The programme has its own words, and a calendar if its steps have dates; on a terminal they are asked for.
     """
+    from evenhand.fitting import posterior_path
     from evenhand.programme.programme import Programme
+    from evenhand.programme.vocabulary import Vocabulary
 
     problem = source.load().problem.with_criterion(source.criterion, source.over)
     rows = read_states(roster, "csv" if roster == DASH else None, "--roster")
-    with Programme.create(programme, problem, rows, seed=run.seed, welfare=run.welfare, **settings) as made:
-        _show_status(made, run)
+    words = _read_words(**{name: settings.pop(name) for name in ("file", "single", "start", "period")})
+    if not words and sys.stdin.isatty() and not (run.quiet or run.as_json or roster == DASH):
+        words = _ask_words(problem.resource_names)
+    posterior = posterior_path(source.model) if source.model != DASH else None
+    how: dict[str, Any] = {"seed": run.seed, "welfare": run.welfare, "words": words, "posterior": posterior}
+    with spoken(Vocabulary.read(words)), Programme.create(programme, problem, rows, **how, **settings) as made:
+        _show_status(made, replace(run, vocabulary=made.vocabulary()))
+
+
+def _read_words(file: str | None, single: Sequence[str], start: str | None, period: str | None) -> dict[str, Any]:
+    """Return fields of `Vocabulary` from the options; a word of an unknown term is that of a resource."""
+    from evenhand.programme.vocabulary import NOUNS
+
+    words: dict[str, Any] = {}
+    if file is not None:
+        try:
+            words = tomllib.loads(Path(file).read_text("utf-8"))
+        except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+            raise OptionError("--words", f"{file} is invalid TOML: {error}") from None
+    for text in single:
+        term, equals, word = (part.strip() for part in text.partition("="))
+        if not (term and equals and word):
+            raise OptionError("--word", f"expected TERM=WORD, got {text!r}")
+        own = words if term in (*NOUNS, "value") else words.setdefault("resources", {})
+        own[term] = word
+    return words | {name: given for name, given in (("start", start), ("period", period)) if given}
+
+
+def _ask_words(resources: Sequence[str]) -> dict[str, Any]:
+    """Ask for the words and the calendar of a new programme; Enter takes what is proposed."""
+    click.echo("The words of this programme. Enter takes what is in brackets; a plural may follow a comma.", err=True)
+    asked = {"arm": "Who shares: patient, machine, ...", "group": "Whom it is compared by: clinic, district, ..."}
+    words: dict[str, Any] = {term: click.prompt(text, default=term, err=True) for term, text in asked.items()}
+    own = {name: click.prompt(f"One of the resource {name}", default=name, err=True) for name in resources}
+    words["resources"] = {name: word for name, word in own.items() if word != name}
+    words["value"] = click.prompt("What a value counts: weeks on treatment, ...", default="value", err=True)
+    periods = click.Choice(["day", "week", "month", "quarter", "year", "none"])
+    period = click.prompt("How often there is a plan: every", type=periods, default="none", err=True)
+    if period == "none":
+        return words | {"step": click.prompt("The word for a step: round, shift, ...", default="step", err=True)}
+    first = click.prompt(f"The first day of the first {period}", default=date.today().isoformat(), err=True)
+    return words | {"period": period, "start": first}
 
 
 @command()
 def status(one: "Programme", run: RunOptions) -> None:
     """Describe PROGRAMME: its step, roster and budget, and the value of its policy for the present roster."""
     _show_status(one, run)
+
+
+@command(*words_options, writes=True)
+def words(one: "Programme", who: str, key: str | None, run: RunOptions, **options: Any) -> None:
+    """Show the words and the calendar of PROGRAMME, or set them: those that are given change, the others stay."""
+    given = _read_words(**options)
+    found = one.set_words(given, who=who, key=key) if given else one.vocabulary()
+    fields = found.to_dict()
+    resources = [(name, str(found.resource(name))) for name in one.status().budget]
+    facts = [(term, fields[term]) for term in ("arm", "group", "step", "value")] + resources
+    facts.append(("calendar", "none" if found.start is None else f"each {found.period}, from {fields['start']}"))
+    # The terms themselves are shown.
+    replace(run, vocabulary=None).say(fields, Summary(_address(one), facts=facts))
 
 
 @command(rows_argument, format_option, step_options, writes=True)
@@ -120,6 +209,20 @@ def leave(one: "Programme", arms: Sequence[str], run: RunOptions, **options: Any
     """Remove arms from the roster, from the present step on."""
     found = one.leave(list(arms), **options)
     run.say(found.to_dict(), f"{counted(len(found.arms), 'arm')} left, from step {found.step} on")
+
+
+@command(
+    click.argument("arms", nargs=-1, metavar="[ARM]..."),
+    option("--older-than", "STEPS", "Also all that left so many steps ago.", type=click.IntRange(min=0)),
+    writes=True,
+)
+def erase(one: "Programme", arms: Sequence[str], run: RunOptions, **options: Any) -> None:
+    """Replace the names of arms that left, and reasons about them, by pseudonyms, for good.
+
+    What happened stays, under the pseudonym, and the database still verifies. Copies made earlier have the names.
+    """
+    found = one.erase(list(arms), **options)
+    run.say(found.to_dict(), f"erased: {counted(len(found.arms), 'arm')}, now {', '.join(found.arms[:5])}")
 
 
 @command(rows_argument, format_option, source_option, step_options, writes=True)
@@ -149,10 +252,10 @@ def solve(one: "Programme", run: RunOptions, **options: Any) -> None:
 
 
 @command(
-    option("--step", None, "The present step, to be sure that it is the one meant.", type=click.IntRange(min=0)),
+    option("--step", "STEP", "The present step or a date in it, to be sure that it is the one meant."),
     option("--budget", "B,B,...", "Budget of this step; by default that of the model."),
     option("--out", "FILE.csv", "Also write the plan as a table."),
-    seconds_option,
+    option("--seconds", "S", FIRST, type=float, default=2.0),
     writes=True,
 )
 def plan(one: "Programme", budget: str | None, run: RunOptions, **options: Any) -> None:
@@ -170,9 +273,11 @@ def plan(one: "Programme", budget: str | None, run: RunOptions, **options: Any) 
     found, notices = one.plan_of(made.plan), _notices(one)
     if run.out:
         rows = [{column: getattr(row, column) for column in WRITTEN} for row in found.rows]
-        write_atomically(run.out, table_bytes(rows, run.out))
+        write_atomically(run.out, _own_table(run, rows, run.out))
     lines = [f"drift: {notice}" for notice in notices] + ([f"written to {run.out}"] if run.out else [])
-    run.say(found.to_dict() | {"notices": notices}, _plan_summary(found), lines)
+    if one.needs_solving().improvable:
+        lines.append(f"first policy, found in seconds; `evenhand programme solve {_address(one)}` improves it")
+    run.say(found.to_dict() | {"notices": notices}, _plan_summary(found, one.vocabulary()), lines)
 
 
 @command(
@@ -200,13 +305,57 @@ def accept(
         raise OptionError("--override", "goes with a plan alone; put all of them into the table of --overrides")
     given: Any = [dict(zip(("arm", "action", "why"), row, strict=True)) for row in single]
     given = given if overrides is None else read_states(overrides, format, "--overrides")
-    if plan is None:
-        if (proposed := one.current_plan()) is None:
-            raise OptionError("PLAN", "nothing is proposed for this step; run `evenhand programme plan` first")
-        plan = proposed.id
-    found = one.accept(plan, given, **options)
+    found = one.accept(_proposed(one) if plan is None else plan, given, **options)
     changed = f", {found.overridden} overridden" if found.overridden else ""
     run.say(found.to_dict(), f"plan {found.plan} is accepted{changed}; step {found.step} is closed")
+
+
+@command(click.argument("plan", type=click.IntRange(min=1), required=False), writes=True)
+def approve(one: "Programme", plan: int | None, run: RunOptions, **options: Any) -> None:
+    """Approve a plan with more than the usual budget, so that another person can accept it.
+
+    PLAN is its number; by default the proposed one. `programme safeguards --second-approval` requires it.
+    """
+    found = one.approve(_proposed(one) if plan is None else plan, **options)
+    run.say(found.to_dict(), f"plan {found.plan} is approved by {found.by}; another person can accept it")
+
+
+@command(
+    option(
+        "--second-approval/--no-second-approval",
+        None,
+        "Of plans with more than the usual budget.",
+        default=None,
+        show_default=False,
+    ),
+    option(
+        "--log-views/--no-log-views",
+        None,
+        "Log who looks at the page or history of an arm.",
+        default=None,
+        show_default=False,
+    ),
+    writes=True,
+)
+def safeguards(one: "Programme", who: str, key: str | None, run: RunOptions, **given: Any) -> None:
+    """Show the safeguards, or switch them on or off: a second approval of larger budgets, and a log of views."""
+    is_set = any(value is not None for value in given.values())
+    found = one.safeguards.set_rules(given, who=who, key=key) if is_set else one.safeguards.rules()
+    lines = [f"{name.replace('_', ' '):16} {'on' if value else 'off'}" for name, value in found.to_dict().items()]
+    run.say(found.to_dict(), "\n".join(lines))
+
+
+@command(
+    option("--arm", None, "Only of this one."),
+    option("--most", None, "At most so many.", default=100, type=click.IntRange(min=1)),
+)
+def views(one: "Programme", run: RunOptions, **which: Any) -> None:
+    """List who looked at whom, the newest first, if that is logged."""
+    found = one.views(**which)
+    shown = _rows_summary(
+        f"{_address(one)}, views of arms", ("at", "who", "arm"), [[*vars(one).values()] for one in found]
+    )
+    run.say({"views": [view.to_dict() for view in found]}, shown)
 
 
 @command(rows_argument, format_option, source_option, writes=True)
@@ -231,8 +380,8 @@ def history(one: "Programme", arm: str, run: RunOptions) -> None:
 
 
 @command(
-    option("--from first", "STEP", "First step; by default of all.", type=click.IntRange(min=0)),
-    option("--to last", "STEP", "Last step; by default of all.", type=click.IntRange(min=0)),
+    option("--from first", "STEP", "First step or a date in it; by default of all."),
+    option("--to last", "STEP", "Last step or a date in it; by default of all."),
     option("--as-of event", "EVENT", "As it was known at this event.", type=click.IntRange(min=1)),
     option(
         "--level",
@@ -245,10 +394,10 @@ def history(one: "Programme", arm: str, run: RunOptions) -> None:
     option("--report", "FILE.html", "Also write a page with figures."),
 )
 def audit(one: "Programme", table: str | None, run: RunOptions, **window: Any) -> None:
-    """Audit a window of steps: service, waiting times, promised and realised rewards.
+    """Audit a window of steps: who was in need and not served, services and rewards against their promises.
 
-    Also overrides with their author and cost, and a warning if a group fell behind its promise by more than
-    chance explains.
+    Each test comes with its power. Also deviations from the usual budget, overrides with their author and cost, and a
+    warning if a group fell behind its promise by more than chance explains.
     """
     check_target(table, "--csv")
     run.check_targets()
@@ -259,12 +408,12 @@ def audit(one: "Programme", table: str | None, run: RunOptions, **window: Any) -
     books, name = one.books(**window), one.status().name
     found = audit_of(books)
     if table:
-        write_atomically(table, table_bytes([row.as_row() for row in found.arms], ".csv"))
+        write_atomically(table, _own_table(run, [row.as_row() for row in found.arms], ".csv"))
     if run.report:
         typed = click.get_current_context().params["programme"]
         words = [one.store.address if word == typed else word for word in sys.argv[1:]]  # without a password
         run.write_report(audit_page(found, books, name), words)
-    run.say(found.to_dict(), audit_summary(found, name), [f"table: {table}"] if table else [])
+    run.say(found.to_dict(), audit_summary(found, books.words, name), [f"table: {table}"] if table else [])
 
 
 @command(
@@ -312,6 +461,23 @@ def decline(one: "Programme", refit: int, run: RunOptions, **options: Any) -> No
     """Decline REFIT, which a server proposed; from then on later reports alone count."""
     found = one.decline(refit, **options)
     run.say(found.to_dict(), f"refit {found.id} is declined; from now on later reports alone count")
+
+
+@command(
+    click.argument("states", nargs=-1, metavar="[STATE...]"),
+    option("--clear", None, "Return to the default.", is_flag=True),
+    writes=True,
+)
+def need(one: "Programme", states: Sequence[str], clear: bool, run: RunOptions, **options: Any) -> None:
+    """Show the states in which an arm is in need, or set them: each in every type, or as "TYPE: STATE".
+
+    Audits and times in need use them. By default an arm is in need in the states in which the fair relaxation serves
+    it.
+    """
+    if clear and states:
+        raise OptionError("--clear", "goes without states")
+    found = one.set_need(list(states), **options).states if states or clear else one.need()
+    run.say({"states": list(found)}, f"in need: {', '.join(found) or 'not set, by the fair relaxation'}")
 
 
 @command(
@@ -399,10 +565,38 @@ def verify(one: "Programme", head: str | None, export: str | None, key: str | No
 def events(one: "Programme", after: int, most: int, run: RunOptions) -> None:
     """List the events, in their order."""
     found = one.events(after, most)
-    bodies = [json.dumps(event.body, ensure_ascii=False)[:80] for event in found]
-    rows = [[event.id, event.at, event.kind, event.who, body] for event, body in zip(found, bodies, strict=True)]
+    rows = [[event.id, event.at, event.kind, event.who, _content(event.body, run)] for event in found]
     shown = _rows_summary(f"{_address(one)}, events after {after}", ("event", "at", "kind", "who", "what"), rows)
     run.say({"events": [vars(event) for event in found]}, shown)
+
+
+def _proposed(one: "Programme") -> int:
+    """Return the number of the plan that is proposed for the present step."""
+    number = one.current_plan_number()
+    if number is None:
+        raise OptionError("PLAN", "nothing is proposed for this step; run `evenhand programme plan` first")
+    return number
+
+
+def _content(body: Mapping[str, Any], run: RunOptions) -> str:
+    """Return the content of an event in short: lists are counted, tables and digests left out."""
+    words, parts = run.vocabulary, []
+    assert words is not None
+    for name, value in sorted(body.items(), key=lambda item: item[0] != "step"):
+        if isinstance(value, list):
+            names = [one for one in value if isinstance(one, str)]
+            parts.append(f"{words.say(name)} {', '.join(names) if 0 < len(names) == len(value) < 4 else len(value)}")
+        elif name == "step":
+            parts.append(words.name(value))
+        elif not (isinstance(value, dict) or value is None or len(str(value)) == 64):
+            parts.append(f"{words.say(name)} {value}")
+    return shortened("; ".join(parts), 100)
+
+
+def _own_table(run: RunOptions, rows: Sequence[dict[str, Any]], name: str) -> bytes:
+    """Return a table with heads in the words of the programme, but in JSON."""
+    words = None if Path(name).suffix.lower() == ".json" else run.vocabulary
+    return table_bytes(rows if words is None else list(map(words.row, rows)), name)
 
 
 def _rows_summary(
@@ -447,26 +641,32 @@ def _show_status(one: "Programme", run: RunOptions) -> None:
         more |= {"model_drift": one.model_drift().to_dict(), "offered": None if offer is None else offer.to_dict()}
         run.say(found.to_dict() | more, "")
         return
-    numbers = ", ".join(f"{number} {kind}" for kind, number in found.arms.items())
+    numbers, words = ", ".join(f"{number} {kind}" for kind, number in found.arms.items()), one.vocabulary()
+    total = f"{counted(sum(found.arms.values()), 'arm')}{f' ({numbers})' if len(found.arms) > 1 else ''}"
     facts = [
-        ("budget", f"{', '.join(f'{name} {amount:g}' for name, amount in found.budget.items())} per step"),
+        ("budget", f"{words.share(found.budget)} per step"),
         ("welfare", f"{found.welfare}, over {found.over}, {found.criterion}"),
     ]
     if certificate is not None:
         value = f"{certificate.welfare:.6g}, at most {certificate.upper_bound:.6g}, gap {100 * certificate.gap:.3g} %"
         facts.append(("policy", f"{value}, for the present roster"))
     facts += [("solve", why) for why in drift.why] + [("model", why) for why in _model_notices(one)]
-    title = f"{found.name}: step {found.step}, {numbers or 'no arms'}; {found.observed} seen at this step"
+    title = f"{found.name}: step {found.step}, {total}; {found.observed} seen at this step"
     run.say({}, Summary(title, facts=[*facts, ("events", str(found.events))]))
 
 
-def _plan_summary(found: "StoredPlan") -> Summary:
+def _plan_summary(found: "StoredPlan", words: "Vocabulary") -> Summary:
+    from evenhand.programme.decisions import alternating
+
     seen = f"{found.missing} of {found.arms} arms not seen, and believed" if found.missing else "all arms seen"
     rows = sorted(found.rows, key=lambda row: (not row.served, row.next_in_line or len(found.rows) + 1))
     heads = [column.replace("next_in_line", "next") for column in COLUMNS]
     shown = [[getattr(row, column) for column in COLUMNS] for row in rows[:SHOWN]]
     used = ", ".join(f"{name} {amount:g} of {found.budget[name]:g}" for name, amount in found.used.items())
     notes = [f"used: {used}", *([f"note: {found.note}"] if found.note else [])]
+    notes += [f"few observations: {line}" for line in found.warnings]
+    if found.part is not None:
+        notes.append(f"{alternating(found.part, words)}.")
     title = f"plan {found.id} of step {found.step}, {found.status}; {seen}"
     return _rows_summary(title, heads, shown, len(rows) - SHOWN, notes)
 

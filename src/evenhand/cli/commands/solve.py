@@ -45,7 +45,12 @@ _SEARCH = (
     option("--method", "M", _METHOD, default="auto"),
     option("--candidate candidates", "POLICY", _CANDIDATE, multiple=True),
     option("--tolerance", None, _TOLERANCE, type=float),
-    option("--seconds", "S", "Time limit of the method fluid; by default until nothing is gained.", type=float),
+    option(
+        "--seconds",
+        "S",
+        "Time limit of the method fluid; by default until nothing is gained, or 60 with --draws.",
+        type=float,
+    ),
     option("--redraw-every", "K", _REDRAW, type=int),
 )
 search_options = gathered(SearchOptions, "search", _SEARCH)
@@ -60,7 +65,7 @@ search_options = gathered(SearchOptions, "search", _SEARCH)
     "--robust",
     "Q",
     "Of a fitted model: maximise the mean of the worst share Q of the scenarios (0.1), and report its cost. "
-    "Takes the time of many plans, or half of --seconds.",
+    "Takes the time of many plans, at most half of --seconds.",
     type=float,
 )
 @backend_option("policies are simulated, draws evaluated, and blocks of a large model in Parquet solved")
@@ -119,8 +124,7 @@ def command(source: ModelSource, run: RunOptions, search: SearchOptions, robust:
             check_tail(problem, robust)
             number = run.draws or DEFAULT_DRAWS
             scenarios = draw_scenarios(problem, posterior, number, run.seed, held_out=robust is not None)
-            if search.seconds is not None:  # the other half is for the scenarios
-                search = replace(search, seconds=search.seconds / 2)
+            search = replace(search, seconds=(search.seconds or 60.0) / 2)  # the other half is for the scenarios
         where = None if posterior is not None and search.method != "fluid" else run.backend
         settings = search.settings(candidates=candidates)
         solution = solve(problem, run.welfare, settings, progress=tell, rng=run.seed, backend=where)

@@ -34,8 +34,7 @@ from copy import copy
 from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy.special import ndtri
-from scipy.stats import chi2
+from scipy.special import chdtrc, ndtri
 
 from evenhand.checks import as_generator, plain
 from evenhand.errors import InvalidInputError, TooLargeError
@@ -378,7 +377,7 @@ def _find_misfits(panel: Panel, rates: Floats, periods: int = 1) -> tuple[Misfit
     off, rest, size = seen - expected, (rare * (seen - expected)).sum(axis=1), (rare * expected).sum(axis=1)
     statistic = (~rare * off**2 / np.maximum(expected, 1.0)).sum(axis=1) + rest**2 / np.maximum(size, 1.0)
     classes = (~rare).sum(axis=1) + rare.any(axis=1)
-    chances = chi2.sf(statistic, np.maximum(classes - 1, 1))
+    chances = chdtrc(np.maximum(classes - 1, 1), statistic)
     kind, action = np.divmod(panel.which[first], panel.num_actions)
     times = panel.times[first] + panel.times[second]
     return tuple(

@@ -31,8 +31,8 @@ import numpy as np
 
 from evenhand.checks import Faults, check_memory, collected_notices, report_normalised
 from evenhand.errors import Fault, ModelError, nearest
-from evenhand.model.arm import Arm, ArmTables, read_waits
-from evenhand.model.coupled import CoupledMDP, common_resources, read_fields
+from evenhand.model.arm import Arm, ArmTables, common_resources, read_waits
+from evenhand.model.coupled import CoupledMDP, read_fields
 from evenhand.model.criterion import read_criterion
 from evenhand.model.labels import Names, with_words
 
@@ -295,7 +295,7 @@ def _blocks(problem: CoupledMDP) -> list[dict[str, Any]]:
     groups, by_state = problem.groups or ("",) * len(tables), tables.usage_by_state
     for i, (name, states, actions) in enumerate(tables.all_labels):
         labels: dict[str, Any] = {"name": name, "states": list(states), "actions": list(actions), "group": groups[i]}
-        labels |= {"floor": float(problem.floors[i]), "max_wait": problem.waits_of_block(i)}
+        labels |= {"floor": float(problem.floors[i]), "max_wait": problem.waits_of(i)}
         arrays = tables.arrays_of(i)
         arrays["usage"] = arrays["usage"] if by_state[i] else arrays["usage"][0]
         numbers = {"count": int(problem.counts[i])} | {key: array.tolist() for key, array in arrays.items()}

@@ -8,7 +8,7 @@ import gzip
 import io
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -104,6 +104,38 @@ def read_bytes(source: Any) -> tuple[bytes, str]:
     return data, name
 
 
+FORMULAS = ("=", "+", "-", "@", "\t", "\r")
+"""Beginnings of texts that spreadsheets compute, also if they come from others."""
+
+
+def csv_text(rows: Iterable[Sequence[Any]], end: str = "\n") -> str:
+    """Return rows as CSV that is safe in a spreadsheet: texts that it would compute begin with an apostrophe.
+
+    Numbers stay numbers. `read_table` takes the apostrophe away again.
+
+    Args:
+        rows: the first has the names of the columns.
+        end: of a line.
+    """
+    stream = io.StringIO()
+    csv.writer(stream, lineterminator=end).writerows([_safe(entry) for entry in row] for row in rows)
+    return stream.getvalue()
+
+
+def _safe(entry: Any) -> Any:
+    if not isinstance(entry, str) or not entry.startswith(FORMULAS):
+        return entry
+    try:
+        float(entry)
+    except ValueError:
+        return f"'{entry}"
+    return entry
+
+
+def _without_apostrophe(entry: str) -> str:
+    return entry[1:] if entry[:1] == "'" and entry[1:].startswith(FORMULAS) else entry
+
+
 def separator_of(head: str) -> str:
     """Return the most frequent of comma, semicolon and tab in the first line of a CSV file."""
     return max(",;\t", key=head.count)
@@ -130,7 +162,7 @@ def _read_csv(data: bytes, name: str) -> Table:
         if len(row) != len(head)
     ]
     whole = [(number, row) for number, row in lines[1:] if len(row) == len(head)]
-    columns = [[row[index].strip() for _, row in whole] for index in range(len(head))]
+    columns = [[_without_apostrophe(row[index].strip()) for _, row in whole] for index in range(len(head))]
     return replace(_named(head, columns, [f"line {number}" for number, _ in whole], name), faults=tuple(faults))
 
 

@@ -32,7 +32,7 @@ from evenhand.errors import InvalidInputError
 from evenhand.model.io import load
 from evenhand.planning import load_plan
 from evenhand.planning.solve import solve
-from evenhand.programme.api.auth import ROLES, Role
+from evenhand.programme.api.auth import QUEUES, Queue
 from evenhand.programme.api.problem_details import RETRY_AFTER, RequestError
 from evenhand.programme.api.server_settings import Settings
 from evenhand.programme.api.telemetry import Metrics, configure
@@ -67,8 +67,8 @@ class Job:
     owner: str = ""
     """Name of the requesting token; empty without tokens and for the server's own jobs."""
 
-    role: Role = "write"
-    """Role of that token, which selects the worker process."""
+    queue: Queue = "write"
+    """Queue of that token's holder, which selects the worker process."""
 
     status: Status = "waiting"
     progress: float = 0.0
@@ -150,13 +150,13 @@ class Jobs:
         self._settings, self._metrics = settings, metrics
         self._jobs: dict[str, Job] = {}  # waiting and running ones by submission, then ended ones by their end
         self._wake = asyncio.Event()
-        self._workers: dict[Role, Worker] = {}
-        self._running: dict[Role, Job] = {}
+        self._workers: dict[Queue, Worker] = {}
+        self._running: dict[Queue, Job] = {}
         self._loops: list[asyncio.Task[None]] = []
 
     def start(self) -> None:
         """Start taking jobs from the queues."""
-        self._loops = [asyncio.create_task(self._run(role)) for role in ROLES]
+        self._loops = [asyncio.create_task(self._run(queue)) for queue in QUEUES]
 
     async def stop(self) -> None:
         """Cancel all open jobs and end the workers."""
@@ -164,7 +164,7 @@ class Jobs:
             loop.cancel()
         for job in self._jobs.values():
             job.change(status="cancelled", message="the server was stopped")
-        await asyncio.gather(*(self._end_worker(role) for role in ROLES))
+        await asyncio.gather(*(self._end_worker(queue) for queue in QUEUES))
         await asyncio.gather(*self._loops, return_exceptions=True)
 
     def find(self, number: str) -> Job | None:
@@ -185,9 +185,9 @@ class Jobs:
         """
         known = self.find(job.id)
         if known is not None and known.status not in ("failed", "cancelled"):
-            self.join(known, job.owner, job.role)
+            self.join(known, job.owner, job.queue)
             return known
-        waiting = sum(one.role == job.role and one.status == "waiting" for one in self._jobs.values())
+        waiting = sum(one.queue == job.queue and one.status == "waiting" for one in self._jobs.values())
         own = sum(one.owner == job.owner != "" and not one.has_ended for one in self._jobs.values())
         if waiting >= self._settings.queue or own >= self._settings.share:
             reason = f"{own} of this token are open" if own >= self._settings.share else f"{waiting} are waiting"
@@ -197,10 +197,10 @@ class Jobs:
         self._wake_up()
         return job
 
-    def join(self, job: Job, owner: str, role: Role) -> None:
+    def join(self, job: Job, owner: str, queue: Queue) -> None:
         """Give a reader's job to a writer who requests the same; one that waits moves to the writers' queue."""
-        if role == "write" and job.role == "read":
-            job.owner, job.role = owner, role
+        if queue == "write" and job.queue == "read":
+            job.owner, job.queue = owner, queue
             self._wake_up()
 
     async def cancel(self, job: Job) -> None:
@@ -209,8 +209,8 @@ class Jobs:
         job.change(status="cancelled", message="cancelled")
         if was_waiting:
             self._file(job)
-        for role in [role for role, running in self._running.items() if running is job]:
-            await self._end_worker(role)
+        for queue in [queue for queue, running in self._running.items() if running is job]:
+            await self._end_worker(queue)
 
     def forget(self, number: str) -> None:
         """Drop a job."""
@@ -220,33 +220,33 @@ class Jobs:
         self._metrics.waiting.set(sum(job.status == "waiting" for job in self._jobs.values()))
         self._wake.set()
 
-    async def _run(self, role: Role) -> None:
+    async def _run(self, queue: Queue) -> None:
         while True:
-            waiting = (job for job in self._jobs.values() if job.status == "waiting" and job.role == role)
+            waiting = (job for job in self._jobs.values() if job.status == "waiting" and job.queue == queue)
             if (job := next(waiting, None)) is None:
                 self._wake.clear()
                 await self._wake.wait()
                 continue
-            self._running[role] = job
-            await self._do(job, role)
-            del self._running[role]
+            self._running[queue] = job
+            await self._do(job, queue)
+            del self._running[queue]
             self._file(job)
 
-    async def _do(self, job: Job, role: Role) -> None:
+    async def _do(self, job: Job, queue: Queue) -> None:
         job.change(status="running", message="starting")
         self._wake_up()
-        seconds = self._settings.job_seconds[role]
+        seconds = self._settings.job_seconds[queue]
         try:
-            if role not in self._workers:
-                self._workers[role] = await Worker.start(self._settings.job_memory)
+            if queue not in self._workers:
+                self._workers[queue] = await Worker.start(self._settings.job_memory)
             async with asyncio.timeout(seconds):
                 if not job.has_ended:  # cancelled while its worker was starting
-                    await self._workers[role].do(job)
+                    await self._workers[queue].do(job)
         except TimeoutError:
-            await self._end_worker(role)
+            await self._end_worker(queue)
             job.fail(422, f"the computation took longer than the limit of {seconds:g} seconds")
         except (BrokenExecutor, OSError):
-            await self._end_worker(role)
+            await self._end_worker(queue)
             job.fail(500, "the worker process ended; the computation may have run out of memory")
 
     def _file(self, job: Job) -> None:
@@ -261,8 +261,8 @@ class Jobs:
             del self._jobs[number]
         self._wake_up()
 
-    async def _end_worker(self, role: Role) -> None:
-        if (ended := self._workers.pop(role, None)) is not None:
+    async def _end_worker(self, queue: Queue) -> None:
+        if (ended := self._workers.pop(queue, None)) is not None:
             await asyncio.to_thread(ended.end)
 
 

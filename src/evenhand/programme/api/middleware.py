@@ -11,6 +11,7 @@ takes is of a type that forms of other pages cannot send.
 """
 
 import asyncio
+import hmac
 import ipaddress
 import logging
 import math
@@ -25,7 +26,7 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from evenhand.errors import UnavailableError
-from evenhand.programme.api.auth import Holder, Sessions, Tokens, session_names
+from evenhand.programme.api.auth import ROLES, Holder, Role, Sessions, Tokens, session_names
 from evenhand.programme.api.problem_details import RequestError
 from evenhand.programme.api.server_settings import Settings
 from evenhand.programme.api.telemetry import Metrics
@@ -33,13 +34,35 @@ from evenhand.programme.api.telemetry import Metrics
 OPEN = ("/healthz", "/readyz", "/login", "/logout", "/static/")
 """Addresses that need no token: health, signing in and out. Bodies sent there are small."""
 
-READERS = ("/v1/decide", "/v1/jobs/")
-"""Addresses where `read` suffices for every method: deciding, and jobs, whose route checks the owner."""
+_P, _N = "/v1/programme", "[^/]+"
+PERMISSIONS: tuple[tuple[Role, str], ...] = (
+    ("read", f"/v1/decide|/v1/jobs/{_N}|/today/changes"),
+    ("report", f"{_P}/(observations|records|history)|/today/(conditions|record)|/arms/seen|/settings/history"),
+    ("plan", f"{_P}/(arms|plan|solve|what-if|fairness|refits|changes/preview)|/today/plan|/arms/(join|leave)"),
+    ("plan", f"/what-if|/fairness/price|/model/refit|/settings/preview|/computing/{_N}/stop"),
+    ("accept", f"{_P}/(plan/{_N}/(accept|approve)|events/{_N}/undo)|/today/(accept|approve)|/undo"),
+    ("adopt", f"{_P}/(bounds|need|words|changes|refits/{_N}/(adopt|decline))"),
+    ("adopt", "/model/(adopt|decline|need)|/settings/(adopt|words)"),
+)
+"""Role that a change needs, by its address; `administer` for all others, so that none is open by oversight."""
+
+SEEN_BY_ADMINISTRATORS = ("/v1/programme/views",)
+"""Addresses that need `administer` to be read; `read` suffices for all others."""
+
+LIMITED = (
+    f"{_P}|{_P}/(arms|history|words|plan|plan/[0-9]+)|/v1/jobs/{_N}(/events)?|/openapi.json"
+    "|/|/today|/today/.*|/plans/[0-9]+.csv|/arms|/arms/one",
+    f"{_P}/(observations|records)|/v1/decide|/v1/jobs/{_N}|/today/(conditions|record|changes)|/arms/seen",
+)
+"""Addresses that holders limited to groups may read, and write to: each is about the arms of these groups alone."""
+
+COMPUTING = re.compile(f"{_P}(/.*)?|/fairness(/.*)?|/what-if|/model|/plans/.*")
+"""Addresses that compute: pages elsewhere may link to the others alone."""
 
 SAFE = ("GET", "HEAD", "OPTIONS")
 JSON, FORMS = "application/json", ("application/x-www-form-urlencoded", "multipart/form-data")
 
-LOCAL = Holder("", "write")
+LOCAL = Holder("", frozenset(ROLES))
 """Holder if no tokens are required."""
 
 HEADERS = {
@@ -71,8 +94,7 @@ class AccessLog:
             await self._app(scope, receive, send)
             return
         begin, status = perf_counter(), 0
-        # A form came by TLS, to this server or to a proxy, as the origin says: its cookies are never sent without.
-        by_tls = scope.get("scheme") == "https" or Headers(scope=scope).get("origin", "").startswith("https://")
+        scope.setdefault("state", {})["peer"] = str((scope.get("client") or ("",))[0])
 
         async def answer(message: Message) -> None:
             nonlocal status
@@ -80,6 +102,10 @@ class AccessLog:
                 status, headers = message["status"], MutableHeaders(raw=list(message.get("headers", [])))
                 for name, value in {**HEADERS, "Cache-Control": "no-store"}.items():
                     headers.setdefault(name, value)
+                # A form came by TLS, to this server or to a proxy, as the origin says: its cookies are never sent
+                # without.
+                origin = Headers(scope=scope).get("origin", "")
+                by_tls = scope.get("scheme") == "https" or origin.startswith("https://")
                 secured = [
                     (name, value + b"; Secure" if name == b"set-cookie" and by_tls else value)
                     for name, value in headers.raw
@@ -174,6 +200,7 @@ class AccessControl:
         if scope["method"] not in SAFE:
             _check_origin(headers)
             _check_type(headers, str(scope["path"]))
+        _check_site(headers, str(scope["path"]))
         client = str((scope.get("client") or ("",))[0])
         holder = self._holder(scope, headers, client)
         requester = holder.name or client
@@ -186,29 +213,54 @@ class AccessControl:
             return LOCAL
         path = str(scope["path"])
         if is_open(path):
-            return Holder("", "read")
+            return Holder("", frozenset())
         scheme, _, token = headers.get("authorization", "").partition(" ")
         bearer = token.strip() if scheme.lower() == "bearer" else ""
         try:
-            holder = tokens.holder(bearer) if bearer else self._signed_in(headers, tokens)
+            holder = tokens.holder(bearer) if bearer else self._signed_on(scope, headers, tokens)
         except UnavailableError as error:
             raise RequestError(503, str(error)) from None
         if holder is None:
             if bearer:
                 self._guess(client)
             raise RequestError(401, "give a token: Authorization: Bearer ...", headers={"WWW-Authenticate": "Bearer"})
-        if not (holder.may("write") or scope["method"] in SAFE or _is_among(path, READERS)):
-            raise RequestError(403, "this token may read, and not write")
+        if refusal := why_forbidden(holder, str(scope["method"]), path):
+            raise RequestError(403, refusal)
         return holder
 
-    def _signed_in(self, headers: Headers, tokens: Tokens) -> Holder | None:
-        """Return the holder of a session that the cookies name."""
+    def _signed_on(self, scope: Scope, headers: Headers, tokens: Tokens) -> Holder | None:
+        """Return the holder that a trusted proxy names, or that of a session that the cookies name."""
+        settings = self._settings
+        given = headers.getlist(settings.sign_on) if settings.sign_on else []
+        if given and scope["state"]["peer"] in settings.proxies:
+            secret = headers.get("x-proxy-secret", "").encode()
+            if settings.proxy_secret and not hmac.compare_digest(secret, settings.proxy_secret):
+                raise RequestError(403, "the proxy did not identify itself")
+            holder = tokens.holder_by_name(given[0]) if len(given) == 1 else None
+            if holder is None:
+                raise RequestError(403, "this name has no role here; ask the operator of this server for one")
+            return holder
         names = session_names(headers.get("host", ""), headers.get("cookie", ""))
         return next(filter(None, (self._sessions.holder(name, tokens) for name in names)), None)
 
     def _guess(self, client: str) -> None:
         """Count an invalid token. Valid tokens never wait: behind a proxy all clients have one address."""
         self._guesses.take(client, "too many invalid tokens")
+
+
+def why_forbidden(holder: Holder, method: str, path: str) -> str:
+    """Return why a holder may not make a request; empty if it may."""
+    if is_open(path):
+        return ""
+    if method in SAFE:
+        role: Role = "administer" if path in SEEN_BY_ADMINISTRATORS else "read"
+    else:
+        role = next((role for role, places in PERMISSIONS if re.fullmatch(places, path)), "administer")
+    if not holder.may(role):
+        return f"this needs the role {role}, which you do not have"
+    if holder.groups is not None and not re.fullmatch(LIMITED[method not in SAFE], path):
+        return f"this is about all groups, and you see {', '.join(sorted(holder.groups))}"
+    return ""
 
 
 def is_open(path: str) -> bool:
@@ -237,6 +289,15 @@ def _check_origin(headers: Headers) -> None:
         raise RequestError(403, "pages of other servers may not write here")
     if headers.get("cookie", "") and not (site or origin or headers.get("authorization", "")):
         raise RequestError(403, "a cookie alone does not say that the page of this server writes")
+
+
+def _check_site(headers: Headers, path: str) -> None:
+    """Pages elsewhere may link to a view, in a tab of its own; they may not load, frame or compute anything."""
+    if headers.get("sec-fetch-site", "") not in ("cross-site", "same-site") or path in ("/healthz", "/readyz"):
+        return
+    is_link = headers.get("sec-fetch-mode") == "navigate" and headers.get("sec-fetch-dest") == "document"
+    if not is_link or COMPUTING.fullmatch(path):
+        raise RequestError(403, "pages of other servers may not request this; open it from the page of this server")
 
 
 def _check_type(headers: Headers, path: str) -> None:

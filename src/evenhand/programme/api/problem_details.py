@@ -22,6 +22,7 @@ from starlette.types import Scope
 
 from evenhand import errors
 from evenhand.errors import EvenhandError, Fault
+from evenhand.programme.vocabulary import Vocabulary
 from evenhand.programme.web.render import VIEWS, Frame, render
 
 MEDIA_TYPE = "application/problem+json"
@@ -32,7 +33,7 @@ RETRY_AFTER = 2
 KINDS = {
     400: ("unreadable", "The request cannot be read", ""),
     401: ("no-token", "A token is required", "Sign in with a token."),
-    403: ("forbidden", "This is not allowed", "Ask the operator of this server for a token that may write."),
+    403: ("forbidden", "This is not allowed", "Ask the operator of this server for the role."),
     404: ("not-found", "Not found", "It may have been removed, or the address is wrong. Choose a view above."),
     405: ("wrong-method", "The method is not allowed here", ""),
     408: ("too-slow", "The request took too long to arrive", ""),
@@ -65,6 +66,11 @@ class ErrorView:
     next: str = ""
     """Advice."""
     status: int = 200
+
+    def in_words(self, words: Vocabulary) -> "ErrorView":
+        """Return the same error in the words of a programme."""
+        texts = words.say(self.title), tuple(map(words.say, self.faults)), words.say(self.next)
+        return ErrorView(*texts, self.status)
 
 
 class RequestError(Exception):
@@ -138,8 +144,20 @@ class RequestError(Exception):
             return RedirectResponse("/login", 303)
         view = ErrorView(self.title, tuple(map(str, self.faults)) or (self.detail,), self.advice)
         frame = Frame("evenhand", "", () if self.status == 401 else VIEWS)
-        page = render("refusal.html", {"title": self.title, "frame": frame, "refusal": view})
+        words = _vocabulary(scope) if self.status in (404, 409, 422) else Vocabulary()
+        page = render(
+            "refusal.html", {"title": self.title, "frame": frame, "refusal": view.in_words(words), "words": words}
+        )
         return HTMLResponse(page, self.status, {k: v for k, v in self.headers.items() if k != "WWW-Authenticate"})
+
+
+def _vocabulary(scope: Scope) -> Vocabulary:
+    """Return the words of the programme that is served; the library's own if its database is unreachable."""
+    try:
+        words: Vocabulary = scope["app"].state.service.programme.vocabulary()
+    except EvenhandError:
+        return Vocabulary()
+    return words
 
 
 def status_of(error: EvenhandError) -> int:

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 from fastapi import Header
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
-from evenhand.programme.audit import Audit
+from evenhand.programme.audit import Audit, NeedSet
 from evenhand.programme.certificates import Certificate, Drift, TypeValue
 from evenhand.programme.decisions import Accepted, PlanRow, StoredPlan
 from evenhand.programme.drift_test import DriftBounds
@@ -19,6 +19,7 @@ from evenhand.programme.programme import MOST_SEED, Changed, Status
 from evenhand.programme.refit import TRUST, Moved, Offer, Refitted
 from evenhand.programme.reports import HistoryEntry, Observed, Recorded
 from evenhand.programme.roster import MOST_STEP
+from evenhand.programme.safeguards import View
 
 MOST_ROWS = 200_000
 """Maximum number of rows per request."""
@@ -201,7 +202,20 @@ class ProgrammeStatus(Status):
 
 
 for _response in (
-    *(Accepted, Certificate, Changed, Drift, DriftBounds, Event, HistoryEntry, StoredPlan, Moved, Observed, Offer),
+    *(
+        Accepted,
+        Certificate,
+        Changed,
+        Drift,
+        DriftBounds,
+        Event,
+        HistoryEntry,
+        StoredPlan,
+        Moved,
+        NeedSet,
+        Observed,
+        Offer,
+    ),
     *(PlanRow, ProgrammeStatus, Recorded, Refitted, TypeValue),
 ):
     _response.__pydantic_config__ = ConfigDict(  # type: ignore[union-attr]  # where pydantic looks for it
@@ -268,6 +282,39 @@ class BoundsRequest(Who):
     gap: Weight | None = Field(default=None, description="Of the policy.")
     level: float | None = Field(default=None, gt=0, lt=1, allow_inf_nan=False, description="Of the test of the model.")
     records: int | None = Field(default=None, ge=1, lt=2**31, description="Reports between two tests.")
+
+
+class NeedRequest(Who):
+    """States of need."""
+
+    states: list[Name] = Field(max_length=1000, description='Names, or "type: state"; none for the default.')
+
+
+Word: TypeAlias = Annotated[str, Field(max_length=80, description="One word, or singular and plural: person, people.")]
+
+
+class ProgrammeWords(Strict):
+    """Words and calendar of a programme."""
+
+    arm: Word
+    group: Word
+    step: Word
+    value: Word = Field(description="Meaning of a reward, such as weeks on treatment.")
+    resources: dict[str, Word] = Field(description="By the name of the resource in the model.")
+    start: str | None = Field(description="First day of step 0; null without a calendar.")
+    period: str | None = Field(description="Length of a step: day, week, month, quarter or year.")
+
+
+class WordsRequest(Who):
+    """Words and calendar; what is absent stays as it is, and null stands for the library's own."""
+
+    arm: Word | None = None
+    group: Word | None = None
+    step: Word | None = None
+    value: Word | None = None
+    resources: dict[Name, Word] | None = Field(default=None, max_length=1000)
+    start: str | None = Field(default=None, max_length=10, description="First day of step 0, such as 2026-06-29.")
+    period: Literal["day", "week", "month", "quarter", "year"] | None = None
 
 
 class JoinRequest(Who):
@@ -346,12 +393,40 @@ class WhatIfRequest(Strict):
     seconds: Seconds | None = None
 
 
+class FairnessRequest(Strict):
+    """Ideas of fairness to compare."""
+
+    welfares: list[Name] | None = Field(
+        default=None,
+        min_length=1,
+        max_length=20,
+        description="As text; by default from the best mean to the worst-off.",
+    )
+    price_limit: Annotated[Number, Field(ge=0, le=1)] = Field(
+        default=0.1, description="Share of the best mean over arms that the recommended plan may give up."
+    )
+    seconds: Seconds | None = None
+
+
 class RefitRequest(Who):
     """Arguments of a refit."""
 
     trust: Weight = Field(default=TRUST, description="Weight of the present model, in observations per pair.")
     prior: Weight | None = Field(default=None, description="Weight of the other types in a row, in observations.")
     seconds: Seconds | None = None
+
+
+class EraseRequest(Who):
+    """Arms that are erased."""
+
+    arms: list[Name] = Field(default=[], max_length=10_000, description="Names of arms that left.")
+    older_than: Whole | None = Field(default=None, description="Also all that left at least so many steps ago.")
+
+
+class ViewList(Strict):
+    """Views of arms."""
+
+    views: list[View]
 
 
 class DeclineRequest(Who):

@@ -17,6 +17,7 @@ import gc
 import resource
 import signal
 import socket
+import ssl
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import replace
@@ -25,16 +26,18 @@ from typing import Any, ClassVar, cast
 
 import uvicorn
 from fastapi import FastAPI
+from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from evenhand._version import __version__
+from evenhand.errors import InvalidInputError
 from evenhand.programme.api import middleware, problem_details
 from evenhand.programme.api.routes import operations
 from evenhand.programme.api.routes import programme as programme_routes
 from evenhand.programme.api.server_settings import Settings
 from evenhand.programme.api.service import Service
 from evenhand.programme.programme import Programme
-from evenhand.programme.web import arms_page, auth_routes, counterfactual_page, model_page, today_page
+from evenhand.programme.web import arms_page, auth_routes, counterfactual_page, model_page, settings_page, today_page
 
 BACKLOG = 256
 """Connections that are accepted at once, before any of them is served."""
@@ -65,14 +68,15 @@ def create_app(programme: Programme, settings: Settings | None = None) -> FastAP
         redirect_slashes=False,
     )
     app.state.service = service
-    api = (operations.router, programme_routes.decisions, programme_routes.router)
-    page = (today_page, counterfactual_page, arms_page, model_page, auth_routes)
+    api = (programme_routes.router, programme_routes.decisions, operations.router)  # matched in this order
+    page = (today_page, counterfactual_page, arms_page, model_page, settings_page, auth_routes)
     for router in (*api, *(module.router for module in page)):
         app.include_router(router)
     problem_details.install(app)
     app.add_middleware(middleware.BodyLimit, settings=settings)
     app.add_middleware(middleware.AccessControl, settings=settings, metrics=service.metrics, sessions=service.sessions)
-    app.add_middleware(middleware.AccessLog, metrics=service.metrics)
+    app.add_middleware(ProxyHeadersMiddleware, trusted_hosts=list(settings.proxies))
+    app.add_middleware(middleware.AccessLog, metrics=service.metrics)  # which sees the address of the proxy itself
     return app
 
 
@@ -178,6 +182,7 @@ def serve(programme: Programme, settings: Settings, listener: socket.socket) -> 
     app = create_app(programme, settings)
     gc.collect()
     gc.freeze()  # what was imported stays: looking through all of it for garbage would take 100 ms of some request
+    gc.set_threshold(20_000, 20, 50)  # tables of many arms are no garbage: by default half of the time is spent on that
     server = Server(configuration(app, settings), app.state.service.stop_soon)
     server.run(sockets=[listener])
     return server.interrupted
@@ -199,15 +204,27 @@ def configuration(app: FastAPI, settings: Settings) -> uvicorn.Config:
     Args:
         app: from `create_app`.
         settings: the same as the application's.
+
+    Raises:
+        InvalidInputError: the TLS certificate or its key cannot be read.
     """
+    if settings.certificate is not None:
+        try:
+            ssl.create_default_context(ssl.Purpose.CLIENT_AUTH).load_cert_chain(*settings.certificate, lambda: "")
+        except OSError as error:  # also of the TLS library
+            files, why = " and ".join(settings.certificate), error.strerror or error
+            raise InvalidInputError(
+                f"{files}: expected a certificate and its key, without a password ({why})"
+            ) from None
     return uvicorn.Config(
         app,
         http=type("Connection", (Connection,), {"settings": settings}),
         log_config=None,
         access_log=False,
         server_header=False,
-        proxy_headers=bool(settings.proxies),
-        forwarded_allow_ips=list(settings.proxies),
+        proxy_headers=False,  # part of the application
+        ssl_certfile=settings.certificate[0] if settings.certificate else None,
+        ssl_keyfile=settings.certificate[1] if settings.certificate else None,
         backlog=BACKLOG,
         timeout_keep_alive=30,
         timeout_graceful_shutdown=10,

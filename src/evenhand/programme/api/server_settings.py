@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import psutil
 
 from evenhand.errors import InvalidInputError
-from evenhand.programme.api.auth import Role, Tokens
+from evenhand.programme.api.auth import Queue, Tokens
 
 
 @dataclass(frozen=True)
@@ -29,8 +29,23 @@ class Settings:
     proxies: tuple[str, ...] = ()
     """Addresses of reverse proxies whose X-Forwarded-For and X-Forwarded-Proto are believed."""
 
+    certificate: tuple[str, str] | None = None
+    """Files of the TLS certificate, with its chain, and of its private key."""
+
+    insecure: bool = False
+    """Whether other machines may reach the server without TLS."""
+
+    sign_on: str = ""
+    """Header by which a proxy of `proxies` names the holder that it signed on, such as X-Remote-User."""
+
+    proxy_secret: bytes = b""
+    """Secret that the proxy must send with it, in the header X-Proxy-Secret; none by default."""
+
     session: float = 7 * 86400.0
     """Seconds after which a browser must sign in again."""
+
+    idle_session: float = 86400.0
+    """Seconds without a request after which a browser must sign in again."""
 
     largest_body: int = 16 * 2**20
     """Bytes of the largest request."""
@@ -65,8 +80,8 @@ class Settings:
     share: int = 4
     """Long computations of one token that may wait or run at the same time."""
 
-    job_seconds: Mapping[Role, float] = field(default_factory=lambda: {"read": 300.0, "write": 2 * 86400.0})
-    """Seconds after which a long computation is ended, by the role of the token that began it."""
+    job_seconds: Mapping[Queue, float] = field(default_factory=lambda: {"read": 300.0, "write": 2 * 86400.0})
+    """Seconds after which a long computation is ended, by the queue of the holder that began it."""
 
     job_memory: int = field(default_factory=lambda: psutil.virtual_memory().total // 2)
     """Bytes of memory that one long computation may use."""
@@ -89,6 +104,12 @@ class Settings:
     refit_seconds: float = 45.0
     """Approximate limit of solving for a refitted model, and of the price of fairness on the page."""
 
+    first_seconds: float = 1.0
+    """Approximate limit of solving for a roster that no policy can serve: the relaxation's policies, certified."""
+
+    improve_seconds: float = 60.0
+    """Approximate limit of the search in the background for a better policy than a first one; 0 for none."""
+
     what_if_seconds: float = 20.0
     """Approximate limit of a what-if on the page."""
 
@@ -100,6 +121,15 @@ class Settings:
             raise InvalidInputError(
                 f"host {self.host}: it can be reached from other machines, so tokens are required: "
                 "make a token and serve with its file"
+            )
+        if self.sign_on and not (self.proxies and self.tokens):
+            raise InvalidInputError(
+                f"sign-on by {self.sign_on}: it needs the address of the proxy, and a token file with the holders"
+            )
+        if not (is_loopback(self.host) or self.certificate or self.proxies or self.insecure):
+            raise InvalidInputError(
+                f"host {self.host}: it can be reached from other machines, so TLS is required: give a certificate and "
+                "its key, serve behind a proxy, or say that it may be insecure"
             )
 
 

@@ -1,7 +1,8 @@
 """The service: a programme with its jobs, its cache of plans, its sessions, and the checks in the background.
 
-In the background a server solves again after drift of the roster or the gap, and proposes a refit after drift of the
-model. Each check runs periodically and soon after a change, and submits a job if needed. Nothing is adopted.
+In the background a server improves a first policy that was found in seconds, solves again after drift of the roster or
+the gap, and proposes a refit after drift of the model. Each check runs periodically and soon after a change, and
+submits a job if needed. Nothing is adopted.
 """
 
 import asyncio
@@ -12,7 +13,8 @@ from collections import OrderedDict
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from hashlib import sha256
-from typing import Any
+from importlib import import_module
+from typing import Any, cast
 
 import anyio.to_thread
 from fastapi import Request
@@ -26,8 +28,9 @@ from evenhand.programme.api.jobs import Job, Jobs, name_of
 from evenhand.programme.api.problem_details import RequestError
 from evenhand.programme.api.server_settings import Settings
 from evenhand.programme.api.telemetry import Metrics
-from evenhand.programme.certificates import METHOD, Certificate, numbers_of
+from evenhand.programme.certificates import METHOD, Certificate
 from evenhand.programme.programme import Programme
+from evenhand.programme.safeguards import GroupView
 
 log = logging.getLogger("evenhand.programme.api")
 
@@ -69,7 +72,7 @@ class PlanCache:
             await asyncio.to_thread(
                 load, io.BytesIO(body), "json", how["criterion"]
             )  # raises faults before any waiting
-            job = self._jobs.submit(Job(name, "decide", how, body=body, owner=holder.name, role=holder.role))
+            job = self._jobs.submit(Job(name, "decide", how, body=body, owner=holder.name, queue=holder.queue))
             if not await job.ended(patience) or job.status != "done":
                 return job
             self._plans[name] = await asyncio.to_thread(load_plan, job.data)
@@ -91,7 +94,7 @@ class Service:
         """
         self.programme, self.settings = programme, settings
         self.metrics = Metrics()
-        self.sessions = Sessions(settings.session)
+        self.sessions = Sessions(settings.session, settings.idle_session)
         self.jobs = Jobs(settings, self.metrics)
         self.plans = PlanCache(self.jobs, settings.cached_models, self.metrics)
         self.is_stopping = False
@@ -106,6 +109,9 @@ class Service:
         anyio.to_thread.current_default_thread_limiter().total_tokens = 12
         self._loop = asyncio.get_running_loop()
         self.jobs.start()
+        drawing = asyncio.create_task(
+            asyncio.to_thread(import_module, "evenhand.report.plots")
+        )  # the first figure waits
         every = self.settings.judge_every
         checks = [
             asyncio.create_task(self._repeat(self._check_policy, self.settings.look_every, self._wake)),
@@ -117,12 +123,12 @@ class Service:
             self._end_streams()
             for check in checks:
                 check.cancel()
-            await asyncio.gather(*checks, return_exceptions=True)
+            await asyncio.gather(drawing, *checks, return_exceptions=True)
             await self.jobs.stop()
 
     def look(self) -> None:
         """Check the policy soon; called by any thread."""
-        if self._loop is not None:
+        if self._loop is not None and not self._wake.is_set():
             self._loop.call_soon_threadsafe(self._wake.set)
 
     def stop_soon(self) -> None:
@@ -145,7 +151,7 @@ class Service:
 
     def _present(self) -> list[Any]:
         """Return what identifies the present model and roster."""
-        return [self.programme.status().model, [list(row) for row in numbers_of(self.programme.arms())]]
+        return [self.programme.status().model, [list(row) for row in self.programme.numbers()]]
 
     def _solve_job(self, arguments: dict[str, Any], owner: str = "") -> Job:
         # With the policy in use: an earlier policy is solved again if another one has replaced it.
@@ -162,17 +168,24 @@ class Service:
     async def missing_policy(self, who: str = "") -> Job | None:
         """Submit a job that solves for the present roster if no policy can serve it; None if one can."""
         drift = await run_in_threadpool(self.programme.needs_solving)
-        return await self.solve(who=who) if drift.policy is None and drift.needed else None
+        missing = drift.policy is None and drift.needed
+        return await self.solve(seconds=self.settings.first_seconds, who=who) if missing else None
 
     async def refit(self, arguments: dict[str, Any], owner: str) -> Job:
         """Submit a job that fits the model to the records; arguments as of `Programme.refit`."""
         events = (await run_in_threadpool(self.programme.status)).events
         return self.jobs.submit(self._job("refit", [events], arguments, owner=owner))
 
-    async def price(self, owner: str) -> Job:
-        """Return a job that computes the price of fairness; it is submitted by `jobs.submit`."""
+    async def price(self, owner: str, **given: Any) -> Job:
+        """Return a job that computes the price of fairness; it is submitted by `jobs.submit`.
+
+        Args:
+            owner: the name of the token.
+            given: arguments of `Programme.price_of_fairness`; a time limit in any case.
+        """
         about, status = await run_in_threadpool(self._present), await run_in_threadpool(self.programme.status)
-        return self._job("price", [*about, status.welfare], {"seconds": self.settings.refit_seconds}, owner=owner)
+        arguments = {"seconds": self.settings.refit_seconds} | given
+        return self._job("price", [*about, status.welfare], arguments, owner=owner)
 
     async def suppose(self, arguments: dict[str, Any], owner: str) -> Job:
         """Begin to compute a what-if, or join the one that is under way or done already.
@@ -217,9 +230,14 @@ class Service:
     # Checks in the background
 
     async def _repeat(
-        self, check: Callable[[], Awaitable[None]], every: float, wake: asyncio.Event, first: float = 0.0
+        self,
+        check: Callable[[], Awaitable[None]],
+        every: float,
+        wake: asyncio.Event,
+        first: float = 0.0,
+        pause: float = 0.2,
     ) -> None:
-        """Check after `first` seconds, then every so many and after every wake."""
+        """Check after `first` seconds, then every so many and after every wake, with a pause between two checks."""
         await asyncio.sleep(first)
         while True:
             wake.clear()  # before the check, so that changes during it cause another one
@@ -231,6 +249,7 @@ class Service:
                 RequestError.of(error)
             with suppress(TimeoutError):
                 await asyncio.wait_for(wake.wait(), every)
+            await asyncio.sleep(pause)
 
     async def _finish(self, job: Job) -> Job | None:
         """Run a job to its end, unless it was settled before; a job is settled if repeating it is pointless."""
@@ -243,11 +262,19 @@ class Service:
         return job
 
     async def _check_policy(self) -> None:
-        """Solve again if the roster, the model or the gap has drifted beyond its bound; else certify the policy."""
+        """Solve again if the roster, the model or the gap has drifted beyond its bound; else improve a first policy.
+
+        Otherwise certify the policy.
+        """
         drift = await asyncio.to_thread(self.programme.needs_solving)
-        if drift.needed:
-            arguments = {"method": METHOD, "seconds": None, "who": "server", "key": None}
-            await self._finish(await asyncio.to_thread(self._solve_job, arguments))
+        improves = drift.improvable and self.settings.improve_seconds > 0
+        if drift.needed or improves:
+            seconds = None if drift.policy else self.settings.first_seconds
+            seconds = self.settings.improve_seconds if improves and not drift.needed else seconds
+            arguments = {"method": METHOD, "seconds": seconds, "who": "server", "key": None}
+            job = await self._finish(await asyncio.to_thread(self._solve_job, arguments))
+            if job is not None and drift.policy is None:
+                self._wake.set()  # the next check improves it
             return
         wanted = await asyncio.to_thread(self.programme.uncertified)
         if wanted is None:
@@ -268,6 +295,13 @@ class Service:
 def _welfare_of(job: Job) -> float:
     assert job.answer is not None
     return float(job.answer["welfare"])
+
+
+def programme_of(request: Request) -> Programme:
+    """The programme that is served, as far as the holder of the request may see it."""
+    programme, holder = service_of(request).programme, request.state.holder
+    limited = programme if holder.groups is None else GroupView(programme, holder.groups, holder.name)
+    return cast(Programme, limited)
 
 
 def service_of(request: Request) -> Service:

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
-from evenhand.display import counted
 from evenhand.model.labels import quoted
 from evenhand.programme.api.problem_details import ErrorView
 from evenhand.programme.decisions import StoredPlan
@@ -14,6 +13,7 @@ from evenhand.programme.named_model import Words
 from evenhand.programme.programme import Programme
 from evenhand.programme.reports import HistoryEntry
 from evenhand.programme.roster import RosterArm
+from evenhand.programme.vocabulary import Vocabulary
 from evenhand.programme.web.forms import Form
 from evenhand.programme.web.layout import Sending, programme_of, query_of, remembers, show, submit
 from evenhand.programme.web.render import Listing, TableQuery, age_of, list_rows, matches, natural
@@ -29,7 +29,7 @@ router = APIRouter(include_in_schema=False)
 SHOWN = {"": "who take part", "gone": "who left", "all": "everybody"}
 """Filters of the list."""
 
-CAPTION = "Dots: observed. Rings: inferred from the last observation and the actions since. Triangles: served."
+CAPTION = "Dots: seen. Rings: most likely, from what was last seen and done. Triangles: served."
 
 FIELDS = ("arm", "state", "text", "kind")
 """Fields of the forms of the list that are shown again."""
@@ -63,7 +63,17 @@ def _arms(
         "states": dict.fromkeys(state for block in words.blocks.values() for state in words.states[block]),
     }
     entries = {name: form.text(name) if form else "" for name in FIELDS} | {"ask": ""} | typed
-    return show(request, "arms", "Arms", refusal, form, view=view, sent=sent, typed=entries, shown=SHOWN)
+    return show(
+        request,
+        "arms",
+        programme.vocabulary().say("Arms"),
+        refusal,
+        form,
+        view=view,
+        sent=sent,
+        typed=entries,
+        shown=SHOWN,
+    )
 
 
 def _kind_name(kind: str, group: str) -> str:
@@ -95,18 +105,20 @@ def join(request: Request, form: Sending) -> Response:
 
     def write(**by: Any) -> int | None:
         nonlocal doubts
-        rows: Any = form.table() if is_table else [_newcomer(programme, form)]
+        rows: Any = programme.library.table(form.table()) if is_table else [_newcomer(programme, form)]
         names = rows.columns.get("arm", []) if is_table else [form.text("arm")]
-        doubts = () if form.text("sure") else _doubts(names, programme.arms(gone=True))
+        doubts = () if form.text("sure") else _doubts(names, programme.arms(gone=True), programme.vocabulary())
         return None if doubts else programme.join(rows, **by).event
 
     def again(refusal: ErrorView, sent: Any) -> Response:
         return _arms(request, form, refusal, sent)
 
-    response = submit(request, form, "No arm joined", write, again, "/arms")
+    response = submit(request, form, programme.vocabulary().say("No arm joined"), write, again, "/arms")
     if not doubts:
         return response
-    question = ErrorView("No arm joined yet", doubts, "If that is meant, tick the box below and send it again.", 409)
+    question = ErrorView(
+        "Nothing is changed yet", doubts, "If that is meant, tick the box below and send it again.", 409
+    )
     text = form.given_table[1].decode("utf-8", errors="replace")
     return remembers(_arms(request, form, question, ask=form.text("how") or "one", text=text), form)
 
@@ -118,7 +130,7 @@ def _newcomer(programme: Programme, form: Form) -> dict[str, str]:
     return fields | ({"state": form.text("state")} if form.text("state") else {})
 
 
-def _doubts(names: Sequence[str], arms: Sequence[RosterArm]) -> tuple[str, ...]:
+def _doubts(names: Sequence[str], arms: Sequence[RosterArm], words: Vocabulary) -> tuple[str, ...]:
     """Return the names to confirm: those of former arms, and those almost like the name of a present arm."""
 
     def plain(name: str) -> str:
@@ -130,7 +142,7 @@ def _doubts(names: Sequence[str], arms: Sequence[RosterArm]) -> tuple[str, ...]:
     for name in names:
         before, near = known.get(name), present.get(plain(name))
         if before is not None and before.left_step is not None:
-            why = f"left at step {before.left_step}: {before.left_why}"
+            why = f"left {words.at(before.left_step)}: {before.left_why}"
             doubts.append(f"{quoted(name)} took part before, and {why}. Joining again goes on with that history")
         elif before is None and near is not None:
             doubts.append(f"{quoted(name)} is written almost like {quoted(near.name)}, who takes part")
@@ -174,8 +186,9 @@ def _submit(request: Request, form: Form, what: str, write: Callable[..., int]) 
 def _arm(request: Request, name: str, form: Form | None = None, refusal: ErrorView | None = None) -> Response:
     programme = programme_of(request)
     entries, step = programme.history(name), programme.status().step
-    arm = next(arm for arm in reversed(programme.arms(gone=True)) if arm.name == name)
-    words, kind = Words(programme.model()), (arm.type, arm.group)
+    programme.note_view(name, request.state.holder.name)
+    arm = programme.arms(gone=True, names=[name])[-1]
+    words, kind, vocabulary = Words(programme.model()), (arm.type, arm.group), programme.vocabulary()
     states = words.states[words.blocks[kind]]
     rows = _step_rows(entries, words, kind, programme.current_plan(), name)
     view = {
@@ -185,8 +198,10 @@ def _arm(request: Request, name: str, form: Form | None = None, refusal: ErrorVi
         "kind": list(words.blocks).index(kind),
         "states": states,
         "rows": rows,
-        "figure": Figure(states_svg(name, [row for row in reversed(rows[:120]) if row["state"]], states), CAPTION),
-        "cards": _cards(arm, rows, step),
+        "figure": Figure(
+            states_svg(name, [row for row in reversed(rows[:120]) if row["state"]], states, vocabulary), CAPTION
+        ),
+        "cards": _cards(arm, rows, step, vocabulary),
         "entries": list(reversed(entries)),
     }
     return show(request, "arm", name, refusal, form, view=view)
@@ -212,36 +227,37 @@ def _step_rows(
         if seen is not None:
             known = f"seen, says {seen.source}"
         elif first is not None:
-            known = "believed" if first.chance is None else f"believed, {percent(first.chance, 0)} likely"
+            known = "most likely" + ("" if first.chance is None else f" ({percent(first.chance, 0)})")
         served = bool(uses_resource(words, kind, state, action))
         about = {"step": step, "state": state, "known": known, "served": served, "seen": seen}
         rows.append(about | {"decided": decided, "recorded": recorded, "proposed": proposed})
     return rows
 
 
-def _cards(arm: RosterArm, rows: Sequence[dict[str, Any]], step: int) -> list[tuple[str, str, str]]:
+def _cards(arm: RosterArm, rows: Sequence[dict[str, Any]], step: int, words: Vocabulary) -> list[tuple[str, str, str]]:
     served = [row["step"] for row in rows if row["served"]]
     decided = sum(bool(row["decided"] or row["recorded"]) for row in rows)
     by_seen = sorted((row for row in rows if row["state"]), key=lambda row: row["seen"] is None)
     state, known = next(((row["state"], row["known"]) for row in by_seen), ("–", "never seen"))
     if by_seen and by_seen[0]["seen"]:
-        known = known.replace("seen", age_of(step, by_seen[0]["step"]), 1)
-    ago = f"{counted(step - served[0], 'step')} ago" if served else "not once so far"
+        known = known.replace("seen", age_of(words, step, by_seen[0]["step"]), 1)
+    ago = f"{words.step.counted(step - served[0])} ago" if served else "not once so far"
     return [
         ("Condition", state, known),
-        ("Served", str(len(served)), f"of {counted(decided, 'step')} decided"),
-        ("Last served", f"step {served[0]}" if served else "–", ago),
-        ("Takes part since", f"step {arm.joined_step}", _kind_name(arm.type, arm.group)),
+        ("Served", str(len(served)), f"times in {words.step.counted(decided)}"),
+        ("Last served", words.name(served[0]) if served else "–", ago),
+        ("Takes part since", words.name(arm.joined_step), _kind_name(arm.type, arm.group)),
     ]
 
 
-def states_svg(arm: str, rows: Sequence[Mapping[str, Any]], states: Sequence[str]) -> str:
+def states_svg(arm: str, rows: Sequence[Mapping[str, Any]], states: Sequence[str], words: Vocabulary) -> str:
     """Return the states of one arm by step, from the first state at the top to the last.
 
     Args:
         arm: its name.
         rows: what is known of each step: `step`, `state`, the observation `seen` or None, and `served`.
         states: names of the states.
+        words: of the programme.
     """
     from matplotlib.ticker import MaxNLocator
 
@@ -253,7 +269,7 @@ def states_svg(arm: str, rows: Sequence[Mapping[str, Any]], states: Sequence[str
     def draw(figure: "Drawing") -> None:
         axes = figure.subplots()
         axes.plot([step for step, _, _ in shown], [place for _, place, _ in shown], color=FAINT, linewidth=0.8)
-        for kind, face, label in ((True, BLUE, "observed"), (False, "white", "inferred")):
+        for kind, face, label in ((True, BLUE, "seen"), (False, "white", "most likely")):
             own = [(step, place) for step, place, row in shown if (row["seen"] is not None) == kind]
             at = [step for step, _ in own], [place for _, place in own]
             axes.plot(*at, "o", color=BLUE, markerfacecolor=face, markersize=4, label=label)
@@ -262,10 +278,11 @@ def states_svg(arm: str, rows: Sequence[Mapping[str, Any]], states: Sequence[str
         axes.set_yticks(range(len(states)), [shortened(state, 24) for state in states])
         axes.set_ylim(len(states) - 0.1, -0.5)
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-        axes.set_xlabel("step")
+        axes.xaxis.set_major_formatter(lambda step, _: words.tick(step))
+        axes.set_xlabel(words.step.one)
         axes.grid(axis="y")
         figure.legend(loc="outside upper left", ncols=3)
 
     served = sum(row["served"] for row in rows)
-    label = f"{arm}: its state at {len(rows)} steps, of which it was served at {served}. The table has the same."
+    label = f"{arm}: condition in {words.step.counted(len(rows))}, served in {served} of them. The table has the same."
     return svg("states", label, Plot(1.1 + 0.3 * len(states), draw))

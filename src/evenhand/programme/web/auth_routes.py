@@ -53,17 +53,17 @@ def sign_in(request: Request, form: Sending) -> Response:
 
 
 @router.post("/logout")
-def sign_out(request: Request) -> Response:
-    """End the session."""
-    _end_sessions(request)
+def sign_out(request: Request, form: Sending) -> Response:
+    """End the session, or all sessions of its holder."""
+    _end_sessions(request, everywhere=bool(form.text("everywhere")))
     answer = to("/login")
     answer.set_cookie(**cookie(_host(request), "", 0.0))
     return answer
 
 
-def _end_sessions(request: Request) -> None:
+def _end_sessions(request: Request, everywhere: bool = False) -> None:
     for name in session_names(_host(request), request.headers.get("cookie", "")):
-        service_of(request).sessions.close(name)
+        service_of(request).sessions.close(name, everywhere)
 
 
 def _host(request: Request) -> str:

@@ -1,6 +1,8 @@
 """Fairness and what-if: audits of past steps, the price of fairness, and other budgets or welfares."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import lru_cache
 from math import inf, isfinite
 from typing import TYPE_CHECKING, Any
 
@@ -12,19 +14,22 @@ from starlette.concurrency import run_in_threadpool
 from evenhand.errors import EvenhandError, InvalidInputError
 from evenhand.model.objective import num_members, read_welfare
 from evenhand.model.welfare import Welfare, structure
+from evenhand.planning.price_of_fairness import Recommendation
 from evenhand.programme.api.jobs import Job
 from evenhand.programme.api.problem_details import ErrorView
 from evenhand.programme.api.service import service_of
-from evenhand.programme.audit import Books, audit_of
-from evenhand.programme.audit_report import audit_page
+from evenhand.programme.audit import Audit, audit_of
+from evenhand.programme.audit_report import as_of, audit_page
+from evenhand.programme.audit_window import Books
 from evenhand.programme.certificates import Certificate
-from evenhand.programme.counterfactuals import Supposed
+from evenhand.programme.counterfactuals import StateNumber, Supposed
 from evenhand.programme.programme import Programme, Status
+from evenhand.programme.vocabulary import Vocabulary
 from evenhand.programme.web.forms import Form, refusal_of
-from evenhand.programme.web.layout import Sending, failure_of, programme_of, query_of, show, to, work_of
-from evenhand.report.format import amount, number, percent, shortened
+from evenhand.programme.web.layout import Sending, failure_of, programme_of, query_of, show, to, words_of, work_of
+from evenhand.report.format import amount, capitalised, number, percent, shortened
 from evenhand.report.html import page
-from evenhand.report.summary import Figure, Section, table
+from evenhand.report.summary import Figure, Section, Summary, table
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Drawing
@@ -36,10 +41,9 @@ LAST = "evenhand_what_if"
 
 NAMES = {
     "utilitarian": "the best mean",
-    "gini:1.2": "the worse-off count a little more",
-    "gini:1.5": "the worse-off count somewhat more",
-    "gini:2": "the worse-off count more",
-    "gini:5": "the worse-off count much more",
+    "gini:half=0.6": "the worse-off count a little more",
+    "gini:half=0.75": "the worse-off count more",
+    "gini:half=0.9": "the worse-off count much more",
     "maximin": "only the worst-off counts",
 }
 """Welfares of the page, in words."""
@@ -57,39 +61,48 @@ async def show_fairness(request: Request) -> Response:
 
 
 def _fairness(request: Request, job: Job | None) -> Response:
-    query, status = query_of(request), programme_of(request).status()
+    query, status, words = query_of(request), programme_of(request).status(), words_of(request)
     refusal, audit, view, nothing = None, None, None, ""
     try:
-        books = _books(request)
-        audit = audit_of(books)
-        view = audit_page(audit, books, status.name)
-    except EvenhandError as error:
+        audit, view = _audited(_books(request), status.name)
+        view = words.summary(view)
+    except EvenhandError as caught:
+        error = words.reworded(caught)
         nothing = f"There is nothing to look back on yet: {error}."
         if query.text("first") or query.text("last"):
-            refusal = refusal_of(error, "These steps cannot be audited")
+            refusal = refusal_of(error, words.say("These steps cannot be audited"))
     if query.text("job"):
         refusal = refusal or failure_of(job, "The price of fairness was not computed")
     work = work_of(job, "The price of fairness is being computed", "/fairness")
-    price = _price_section(job.answer, status.welfare) if job is not None and job.answer else None
+    price = _price_section(job.answer, status.welfare, words) if job is not None and job.answer else None
     values: dict[str, Any] = {"audit": audit, "view": view, "nothing": nothing, "job": work, "price": price}
     return show(request, "fairness", "Fairness", refusal, None, **values)
 
 
+def _audited(books: Books, name: str) -> tuple[Audit, Summary]:
+    """Return an audit and its page."""
+    found, view = _audit_and_page(books, name)
+    return replace(found, event=books.span.event), replace(view, made=as_of(books.span.event))
+
+
+@lru_cache(maxsize=2)
+def _audit_and_page(books: Books, name: str) -> tuple[Audit, Summary]:
+    """Return an audit and its page, the same for equal accounts: those that differ in their last event alone."""
+    found = audit_of(books)
+    return found, audit_page(found, books, name)
+
+
 def _books(request: Request) -> Books:
     """Return the accounts of the steps of the address."""
-    texts = [query_of(request).text(name) for name in ("first", "last")]
-    for text in texts:
-        if text and not (text.isascii() and text.isdecimal() and len(text) < 10):
-            raise InvalidInputError(f"a step is a whole number from 0, not {text[:40]!r}")
-    first, last = (int(text) if text else None for text in texts)
+    texts, words = [query_of(request).text(name) for name in ("first", "last")], words_of(request)
+    first, last = (words.find_step(text) if text else None for text in texts)
     return programme_of(request).books(first, last)
 
 
 @router.get("/fairness/report")
 def report(request: Request) -> Response:
     """Return the audit of a window as a file."""
-    books = _books(request)
-    found = audit_page(audit_of(books), books, programme_of(request).status().name)
+    found = words_of(request).summary(_audited(_books(request), programme_of(request).status().name)[1])
     return Response(
         page(found), media_type="text/html", headers={"Content-Disposition": 'attachment; filename="report.html"'}
     )
@@ -102,28 +115,39 @@ async def price(request: Request, form: Sending) -> Response:
     return to("/fairness", job=service.jobs.submit(await service.price(request.state.holder.name)).id)
 
 
-def _price_section(answer: Mapping[str, Any], own: str) -> Section:
+def _price_section(answer: Mapping[str, Any], own: str, words: Vocabulary) -> Section:
     """Return the price of fairness from the JSON form of `PriceOfFairness`; the programme's own welfare is marked."""
     from evenhand.report.plots import trade_svg
 
     rows: Sequence[dict[str, Any]] = sorted(answer["rows"], key=lambda row: (row["worst"], -row["mean"]))
-    names = [_welfare_name(row["welfare"], own) for row in rows]
-    drawing = trade_svg([(name, row["mean"], row["worst"]) for name, row in zip(names, rows, strict=True)], "member")
-    values = [row.get("groups") or row["values"] for row in rows]
-    cells = [
-        [name, number(row["mean"]), number(row["worst"]), percent(max(row["price"], 0.0)), *map(number, each.values())]
-        for name, row, each in zip(names, rows, values, strict=True)
-    ]
+    ideas = NAMES | {"maximin over groups": f"only the worst-off {words.group.one} counts"}
+    names = [ideas.get(row["welfare"], row["welfare"]) + " (today)" * (row["welfare"] == own) for row in rows]
+    who = words.group.one if answer["over"] == "groups" else words.arm.one
+    drawing = trade_svg([(name, row["mean"], row["worst"]) for name, row in zip(names, rows, strict=True)], who)
+    groups = [row.get("groups") or row["values"] for row in rows]
+    cells, people = [], []
+    for name, row, each in zip(names, rows, groups, strict=True):
+        figures = [number(row["mean_of_arms"]), percent(max(row["price"], 0.0)), number(row["worst"])]
+        cells.append([name, *figures, *map(number, each.values())])
+        moved = [f"+{row['gaining'][one]:,} −{row['losing'][one]:,}" for one in row["gaining"]]
+        people.append([name, *(f"{sum(row[way].values()):,}" for way in ("gaining", "losing")), *moved])
+    advice = Recommendation(**{name: value for name, value in answer["recommended"].items() if name != "reason"})
+    reason = advice.reason(words.arm.one, words.arm.many, words.group.one)
     caption = (
-        "Values of arms that start as in the model, under the best plan found for each welfare; the policy in use may "
-        "differ from it in the last digits."
+        f"Values of {words.arm.many} that start as in the model, under the best plan found for each idea; the "
+        "policy in use may differ from it in the last digits."
     )
-    title = "The price of fairness: values per welfare, and the share of the best mean that is given up"
+    heads = ["best plan for", f"mean of {words.arm.many}", "given up", "worst-off", *groups[0]]
+    gains = f"{capitalised(words.arm.many)} that gain and lose beside the best mean, by more than chance explains"
     return Section(
         "",
+        paragraphs=[f"Recommended: {ideas.get(advice.welfare, advice.welfare)}. {reason}"],
         figures=[] if drawing is None else [Figure(drawing, caption)],
-        tables=[table(title, ["welfare", "mean", "worst-off", "price", *values[0]], cells)],
-        notes=[f"{NAMES.get(name, name)}: {why}" for name, why in answer["left_out"].items()],
+        tables=[
+            table("The price of fairness: values, and the share of the best mean that is given up", heads, cells),
+            table(gains, ["best plan for", "gain", "lose", *rows[0]["gaining"]], people),
+        ],
+        notes=[f"{ideas.get(name, name)}: {why}" for name, why in answer["left_out"].items()],
     )
 
 
@@ -146,7 +170,7 @@ def _what_if(request: Request, job: Job | None, form: Form | None = None, refusa
     programme = programme_of(request)
     arguments = job.arguments if job is not None and job.kind == "what-if" else {}
     found = Supposed.of(job.answer) if job is not None and arguments and job.answer else None
-    status, plan = programme.status(), programme.current_plan()
+    status, plan, words = programme.status(), programme.current_plan(), programme.vocabulary()
     today = found.today if found else plan.certificate if plan else None
     budget, welfare = status.budget | (arguments.get("budget") or {}), arguments.get("welfare") or status.welfare
     welfares, is_scale = in_order(tuple(dict.fromkeys((*NAMES, status.welfare, welfare))), programme)
@@ -157,8 +181,8 @@ def _what_if(request: Request, job: Job | None, form: Form | None = None, refusa
         "is_scale": is_scale,
         "chosen": welfare,
         "place": welfares.index(welfare),
-        "answer": _answer(status, budget, welfare, today, found) if found and today else None,
-        "prices": ", ".join(f"{name} {number(price, 3)}" for name, price in prices.items()),
+        "answer": _answer(status, words, welfare, today, found) if found and today else None,
+        "prices": ", ".join(f"{words.resource(name).one} {number(price, 3)}" for name, price in prices.items()),
     }
     refusal = refusal or failure_of(job, "Nothing was computed")
     work = work_of(job, "The best plan is being looked for", "/what-if")
@@ -180,7 +204,9 @@ async def suppose(request: Request, form: Sending) -> Response:
     try:
         arguments = await run_in_threadpool(read)
     except EvenhandError as error:
-        return await run_in_threadpool(_what_if, request, None, form, refusal_of(error, "Nothing was computed"))
+        return await run_in_threadpool(
+            _what_if, request, None, form, refusal_of(words_of(request).reworded(error), "Nothing was computed")
+        )
     job = await service.suppose(arguments, request.state.holder.name)
     await job.ended(1.0)
     answer = to("/what-if", job=job.id)
@@ -214,26 +240,77 @@ def _slider(name: str, value: float, today: float) -> dict[str, Any]:
     return {"name": name, "value": value, "today": today, "most": max(2 * today, value, 1.0), "step": step}
 
 
-def _answer(status: Status, budget: Mapping[str, float], welfare: str, today: Certificate, then: Supposed) -> Section:
+def _answer(status: Status, words: Vocabulary, welfare: str, today: Certificate, then: Supposed) -> Section:
     same, more = welfare == status.welfare, then.difference
+    measurable = more is None or bool(more["measurable"])
     rows = []
     if same:
-        rows.append(compared("welfare", today.welfare, then.welfare, more is None or bool(more["measurable"])))
+        rows.append(compared("welfare", today.welfare, then.welfare, measurable))
         rows.append(compared("upper bound", today.upper_bound, then.upper_bound))
-    rows.append(compared("mean of all arms", _mean(today), _mean(then)))
-    rows.append(compared("worst-off group", min(today.groups.values()), min(then.groups.values())))
+    rows.append(compared(f"mean of all {words.arm.many}", _mean(today), _mean(then), measurable))
+    rows.append(
+        compared(f"worst-off {words.group.one}", min(today.groups.values()), min(then.groups.values()), measurable)
+    )
     groups = {name: value for name, value in then.groups.items() if name in today.groups}
-    rows += [compared(f"group {name}", today.groups[name], value) for name, value in groups.items()]
-    amounts = [f"{amount(budget[name])} {name} (today {amount(there)})" for name, there in status.budget.items()]
-    notes = [f"The plan found is within {percent(max(then.gap, 0.0))} of the upper bound."]
+    rows += [compared(f"{words.group.one} {name}", today.groups[name], value) for name, value in groups.items()]
+    amounts = [
+        f"{words.resource(name).counted(then.budget[name])} (today {amount(there)})"
+        for name, there in status.budget.items()
+    ]
+    notes = [
+        f"The plan found is within {percent(max(then.gap, 0.0))} of the upper bound, the most that any plan gives."
+    ]
+    if more is not None and more.get("by_plan"):
+        notes.append(
+            f"A better plan for today’s budget was found on the way, by {number(more['by_plan'], 2)} in welfare: that "
+            "part needs no other budget, only a new search for the policy."
+        )
     notes += [] if same else ["Welfare is not compared: the two plans have different welfares."]
+    states = [compared(one.state, one.today, one.then, one.measurable) for one in then.states]
+    caption = f"{words.arm.many} in each state in an average {words.step.one}"
+    heads = ["", "today", "supposed", "difference"]
     return Section(
         "Supposed",
-        paragraphs=[f"{', '.join(amounts)}; {NAMES.get(welfare, welfare)}"],
-        figures=[Figure(change_svg(today.groups, groups), "Value of an arm per group: today, and as supposed.")],
-        tables=[table("Compared with the policy in use", ["", "today", "supposed", "difference"], rows)],
+        paragraphs=[
+            f"{', '.join(amounts)}; {NAMES.get(welfare, welfare)}",
+            *people_sentences(then.states, sum(status.arms.values()), words),
+        ],
+        figures=[Figure(change_svg(today.groups, groups), f"Value per {words.group.one}: today, and as supposed.")],
+        tables=[
+            *([table(capitalised(caption), heads, states)] if states else []),
+            table("Compared with the policy in use", heads, rows),
+        ],
         notes=notes,
     )
+
+
+def people_sentences(states: Sequence[StateNumber], total: int, words: Vocabulary) -> list[str]:
+    """Return the difference of a what-if in arms: "About 2 more patients in stable.", and the most it could be.
+
+    Args:
+        states: from `Supposed.states`.
+        total: number of arms.
+        words: of the programme.
+    """
+    if not states:
+        return []
+    first, by = states[0], states[0].then - states[0].today
+    if all(one.then == one.today for one in states):
+        return ["No change."]
+    if not first.measurable:
+        return [f"No measurable difference: about as many {words.arm.many} in each state as today."]
+    rest = [one for one in states[1:] if one.measurable and (one.then - one.today) * by < 0]
+    moved: list[str] = []
+    for one in (first, *sorted(rest, key=lambda one: -abs(one.then - one.today))[:1]):
+        size = number(abs(one.then - one.today), 1 if abs(one.then - one.today) < 10 else 2)
+        noun = "" if moved else f" {words.arm.one if size == '1' else words.arm.many}"
+        moved.append(f"{size} {'more' if one.then > one.today else 'fewer'}{noun} in {one.state}")
+    found = [f"About {' and '.join(moved)}, of {total:,}, in an average {words.step.one}."]
+    if first.at_most is not None:
+        most = first.at_most - first.today
+        limit = f"at most {number(most, 2)} more" if most > 0 else f"at least {number(-most, 2)} fewer"
+        found.append(f"With any plan for this budget: {limit} in {first.state} than today.")
+    return found
 
 
 def _mean(one: Certificate) -> float:
@@ -266,7 +343,8 @@ def change_svg(today: Mapping[str, float], then: Mapping[str, float]) -> str:
         axes.plot(after, rows, "o", color=BLUE, label="supposed")
         axes.set_yticks(rows, [shortened(name, 24) for name in names])
         axes.set_ylim(len(names) - 0.5, -0.5)
-        axes.set_xlim(left=min(0.0, *before, *after))  # from 0, so that lengths are proportional to values
+        # From 0, so that lengths are proportional to values.
+        axes.set_xlim(min(0.0, *before, *after), 1.04 * max(0.0, *before, *after) or None)
         axes.grid(axis="x")
         figure.legend(loc="outside upper left", ncols=2)
 

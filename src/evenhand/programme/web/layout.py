@@ -10,23 +10,26 @@ from fastapi.responses import HTMLResponse, RedirectResponse, Response
 from starlette.concurrency import run_in_threadpool
 
 from evenhand.errors import EvenhandError
+from evenhand.programme.api.auth import ROLES, Holder, session_names
 from evenhand.programme.api.jobs import Job
+from evenhand.programme.api.middleware import why_forbidden
 from evenhand.programme.api.problem_details import ErrorView
-from evenhand.programme.api.routes import who_of
-from evenhand.programme.api.service import service_of
+from evenhand.programme.api.routes import key_of, who_of
+from evenhand.programme.api.service import programme_of, service_of
 from evenhand.programme.ledger import Event
 from evenhand.programme.programme import Programme
+from evenhand.programme.vocabulary import Vocabulary
 from evenhand.programme.web.forms import Form, read_form, refusal_of, sent_rows
-from evenhand.programme.web.render import Frame, TableQuery, render
+from evenhand.programme.web.render import VIEWS, Frame, TableQuery, render, without_forms
 from evenhand.report.summary import Table
 
 WHO = "evenhand_who"
 """The cookie with the name that was typed last."""
 
 
-def programme_of(request: Request) -> Programme:
-    """The programme that is served."""
-    return service_of(request).programme
+def words_of(request: Request) -> Vocabulary:
+    """The words of the programme that is served."""
+    return programme_of(request).vocabulary()
 
 
 def query_of(request: Request, path: str = "") -> TableQuery:
@@ -57,28 +60,44 @@ def show(
         values: further values of the template.
     """
     service, holder = service_of(request), request.state.holder
-    status, offer = service.programme.status(), service.programme.offered()
+    found = service.programme.overview()
+    status, offer = found.status, found.offer
     demo = service.settings.labels.get("demo", "")
     frame = Frame(
         name=status.name,
         view={"today": "/", "arm": "/arms", "what_if": "/what-if"}.get(template, f"/{template}"),
         holder=holder.name if service.settings.tokens is not None else "",
-        may_write=holder.may("write"),
+        roles=holder.roles,
+        has_session=bool(session_names(request.headers.get("host", ""), request.headers.get("cookie", ""))),
         events=status.events,
-        has_plan=service.programme.current_plan_number() is not None,
+        has_plan=found.plan is not None,
         label=f"This is a demonstration with {demo}: try anything." if demo else "",
         offered=None if offer is None else offer.refit,
+        views=tuple(view for view in VIEWS if not why_forbidden(holder, "GET", view[0])),
+        rights=_rights(holder),
     )
+    words = service.programme.vocabulary()
     typed = unescape(unquote_plus(request.cookies.get(WHO, "")))[:200]
     facts = {
         "title": title,
         "frame": frame,
-        "refusal": refusal,
-        "event": None if refusal else event_of(service.programme, query_of(request).text("event")),
+        "refusal": refusal and refusal.in_words(words),
+        "event": None if refusal else event_of(programme_of(request), query_of(request).text("event")),
         "who": (form.text("who") if form else "") or typed,
         "arm_address": arm_address,
+        "words": words,
     }
-    return HTMLResponse(render(f"{template}.html", facts | values), refusal.status if refusal else 200)
+    page = render(f"{template}.html", facts | values)
+    if holder.roles < set(ROLES) or holder.groups is not None:
+        page = without_forms(page, lambda path: why_forbidden(holder, "POST", path))
+    return HTMLResponse(page, refusal.status if refusal else 200)
+
+
+def _rights(holder: Holder) -> str:
+    """Describe what a holder sees, if that is not everything, or all that a holder may do."""
+    if holder.groups is not None:
+        return f"You see {', '.join(sorted(holder.groups))} alone."
+    return "You see everything here, and change nothing." if holder.roles == {"read"} else ""
 
 
 def to(path: str, **request: object) -> RedirectResponse:
@@ -89,7 +108,8 @@ def to(path: str, **request: object) -> RedirectResponse:
 
 def author(request: Request, form: Form) -> dict[str, Any]:
     """Return the author of an event and the idempotency key of a form."""
-    return {"who": who_of(request, form.text("who")[:200] or None), "key": form.text("key") or None}
+    who = who_of(request, form.text("who")[:200] or None)
+    return {"who": who, "key": key_of(request, form.text("key") or None)}
 
 
 def submit(
@@ -114,7 +134,8 @@ def submit(
     """
     try:
         event = write(**author(request, form))
-    except EvenhandError as error:
+    except EvenhandError as caught:
+        error = words_of(request).reworded(caught)
         sent = sent_rows(form, error)
         return remembers(again(refusal_of(error, what, sent is not None), sent), form)
     service_of(request).look()

@@ -71,6 +71,16 @@ def adopt(request: Request, form: layout.Sending) -> Response:
     return _submit(request, form, "The model stays as it is", write)
 
 
+@router.post("/model/need")
+def set_need(request: Request, form: layout.Sending) -> Response:
+    """Set the states in which an arm is in need."""
+
+    def write(**by: Any) -> int | None:
+        return layout.programme_of(request).set_need(form.texts("state"), **by).event
+
+    return _submit(request, form, "The conditions of need stay as they are", write)
+
+
 def _submit(request: Request, form: Form, what: str, write: Callable[..., int | None]) -> Response:
     return layout.submit(request, form, what, write, lambda refusal, _: _model(request, None, form, refusal), "/model")
 
@@ -83,18 +93,24 @@ def _view(programme: Programme) -> dict[str, Any]:
     """
     problem, _, _ = programme.present_problem()
     found, fits, model = check(problem, problem.welfare), programme.refits(), programme.status().model
-    words = Words(programme.model())
+    words, own = Words(programme.model()), programme.vocabulary()
     adopted, offer = [one for one in fits if one.adopted_event is not None], programme.offered()
     shown = next((one for one in fits if offer is not None and one.id == offer.refit), fits[0] if fits else None)
     return {
-        "check": Section("What the model says", facts=[(name.capitalize(), text) for name, text in found.facts]),
-        "notes": [str(note) for note in found.notes],
+        "check": own.summary(
+            Section("What the model says", facts=[(name.capitalize(), text) for name, text in found.facts])
+        ),
+        "notes": [own.say(str(note)) for note in found.notes],
         "types": [
-            replace(arm_summary(words.model.arms[block]), title=name if name == group else f"{name}, {group}")
+            own.summary(
+                replace(arm_summary(words.model.arms[block]), title=name if name == group else f"{name}, {group}")
+            )
             for (name, group), block in words.blocks.items()
         ],
         "fit": _fit(shown, model, programme.current_plan()) if shown else None,
         "used": next((one for one in adopted if one.model == model), None),
+        "need": (chosen := programme.need()),
+        "states": list(dict.fromkeys([*(name for own in words.states for name in own), *chosen])),
         "earlier": [one for one in adopted if one.model != model],
     }
 

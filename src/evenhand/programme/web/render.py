@@ -21,7 +21,8 @@ from markupsafe import Markup
 
 from evenhand._version import __version__
 from evenhand.display import counted
-from evenhand.report.format import amount, number, percent
+from evenhand.programme.vocabulary import Vocabulary
+from evenhand.report.format import amount, capitalised, number, percent
 from evenhand.report.html import typeset
 
 if TYPE_CHECKING:
@@ -31,7 +32,14 @@ MEDIA_TYPES = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml
 """Media types of the files of `static`."""
 
 
-VIEWS = (("/", "Today"), ("/fairness", "Fairness"), ("/what-if", "What if"), ("/arms", "Arms"), ("/model", "Model"))
+VIEWS = (
+    ("/", "Today"),
+    ("/fairness", "Fairness"),
+    ("/what-if", "What if"),
+    ("/arms", "Arms"),
+    ("/model", "Model"),
+    ("/settings", "Settings"),
+)
 """The views, in the order of their names in the head of the page."""
 
 
@@ -45,7 +53,12 @@ class Frame:
     views: tuple[tuple[str, str], ...] = VIEWS
     holder: str = ""
     """Name of the token; empty if none is required."""
-    may_write: bool = True
+    roles: frozenset[str] = frozenset()
+    """Roles of the holder; forms that need another one are not shown."""
+    rights: str = ""
+    """What the holder sees and may do, if that is not everything."""
+    has_session: bool = False
+    """Whether the holder signed in here, and can sign out."""
     events: int = 0
     has_plan: bool = False
     """Whether a plan is open."""
@@ -67,7 +80,7 @@ def _environment() -> "Environment":
         lstrip_blocks=True,
     )
     made.filters |= {"moment": moment, "amount": amount, "number": number, "percent": percent, "plain": plain}
-    made.filters |= {"image": image, "typeset": typeset}
+    made.filters |= {"image": image, "typeset": typeset, "capital": capitalised}
     made.globals |= {"static": static_address, "counted": counted, "version": __version__, "key": new_key}
     return made
 
@@ -77,9 +90,38 @@ def render(template: str, facts: Mapping[str, Any]) -> str:
 
     Args:
         template: file name.
-        facts: values of the template; texts are escaped.
+        facts: values of the template, with the programme's `words`; texts are escaped.
     """
-    return _environment().get_template(template).render(**facts)
+    words: Vocabulary = facts.get("words", Vocabulary())
+    said = {"words": words, "count_arms": words.arm.counted, "step_name": words.name}
+    return _environment().get_template(template).render(**said | dict(facts))
+
+
+def without_forms(page: str, why_forbidden: Callable[[str], str]) -> str:
+    """Return a page whose forms that may not be sent are replaced by the reason.
+
+    Args:
+        page: HTML of a template, in which all texts are escaped.
+        why_forbidden: returns why an address may not be sent to; empty if it may.
+    """
+    gone: list[str] = []
+    reasons: set[str] = set()
+
+    def replace(form: re.Match[str]) -> str:
+        is_sent = 'method="post"' in form[0].partition(">")[0]
+        why = why_forbidden(form["action"]) if is_sent else ""
+        if not why:
+            return form[0]
+        gone.extend(re.findall(r'^<form[^>]* id="([^"]+)"', form[0]))
+        if why in reasons:
+            return ""
+        reasons.add(why)
+        return str(Markup('<p class="quiet no-print">{}.</p>').format(capitalised(why)))
+
+    page = re.sub(r'<form\b[^>]* action="(?P<action>/[^"?]*)[^>]*>.*?</form>', replace, page, flags=re.DOTALL)
+    for name in gone:
+        page = re.sub(rf'<button\b[^>]* form="{re.escape(name)}".*?</button>', "", page, flags=re.DOTALL)
+    return page
 
 
 @lru_cache(maxsize=1)
@@ -127,13 +169,11 @@ def new_key() -> str:
     return f"page-{secrets.token_hex(12)}"
 
 
-def age_of(step: int, seen: int | None) -> str:
+def age_of(words: Vocabulary, step: int, seen: int | None) -> str:
     """Describe the age of an observation."""
     if seen is None:
-        return "never observed"
-    if seen >= step:
-        return "seen at this step"
-    return "seen one step ago" if step - seen == 1 else f"seen {step - seen} steps ago"
+        return "never seen"
+    return f"seen {words.now}" if seen >= step else f"seen {words.step.counted(step - seen)} ago"
 
 
 # Tables
@@ -144,6 +184,7 @@ Row = TypeVar("Row")
 _DIGITS = re.compile(r"(\d+)")
 
 
+@lru_cache(maxsize=200_000)
 def natural(name: str) -> list[tuple[int, int, str]]:
     """A key by which `van 2` stands before `van 10`."""
     return [(0, int(part), "") if part.isdecimal() else (1, 0, part) for part in _DIGITS.split(name.casefold()) if part]
@@ -218,5 +259,5 @@ def list_rows(
 
 def matches(words: str, *texts: str) -> bool:
     """Return whether some texts contain all words of a search."""
-    inside = " ".join(texts).casefold()
+    inside = " ".join(texts).casefold() if words else ""
     return all(word in inside for word in words.casefold().split())

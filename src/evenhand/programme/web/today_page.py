@@ -1,28 +1,27 @@
 """Today: what to record of the last step, the conditions of this one, its plan, and what is accepted."""
 
-import csv
-import io
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from fastapi import APIRouter, Request
 from fastapi.responses import PlainTextResponse, Response
 from starlette.concurrency import run_in_threadpool
 
-from evenhand.model.io.text_table import Table
+from evenhand.model.io.text_table import Table, csv_text
 from evenhand.programme.api.problem_details import ErrorView
 from evenhand.programme.api.service import service_of
-from evenhand.programme.decisions import PlanCells, PlanRow, StoredPlan
+from evenhand.programme.decisions import PlanCells, PlanRow, StoredPlan, alternating
 from evenhand.programme.named_model import Words
 from evenhand.programme.programme import Programme, Status
+from evenhand.programme.vocabulary import Vocabulary
 from evenhand.programme.web import layout
 from evenhand.programme.web.forms import Form
 from evenhand.programme.web.render import Listing, TableQuery, age_of, list_rows, matches, natural
-from evenhand.report.format import percent
+from evenhand.report.format import capitalised, percent
 
 router = APIRouter(include_in_schema=False)
 
@@ -45,7 +44,7 @@ Line = dict[str, Any]
 """
 
 SHOWN: dict[str, tuple[str, Callable[[Line], bool]]] = {
-    "": ("all arms", lambda _: True),
+    "": ("all", lambda _: True),
     "served": ("who gets something", lambda line: line["served"]),
     "line": ("who is next in line", lambda line: line["turn"] is not None),
     "believed": ("not seen at this step", lambda line: line["row"].known != "seen"),
@@ -86,8 +85,8 @@ async def show_page(request: Request) -> Response:
     job = service_of(request).jobs.find(query.text("job"))
     if job is not None and job.status == "done":
         return layout.to("/", ready=1, there=query.text("there"))
-    refusal = layout.failure_of(job, "No policy was found, so the plan was not made", "Make the plan again.")
-    work = layout.work_of(job, "A policy is being found for the arms that take part; then the plan can be made", "/")
+    refusal = layout.failure_of(job, "The plan was not made: its preparation failed", "Make the plan again.")
+    work = layout.work_of(job, "The plan is being prepared for all who take part; then it can be made", "/")
     return await run_in_threadpool(_today, request, refusal=refusal, job=work)
 
 
@@ -108,7 +107,7 @@ def _today(
     view = show_today(layout.programme_of(request), query, typed)
     is_ready = bool(query.text("ready")) and not view["is_open"] and refusal is None
     values = {"view": view, "sent": sent, "job": job, "shown": SHOWN, "is_ready": is_ready}
-    return layout.show(request, "today", f"Step {view['heading']}", refusal, form, **values)
+    return layout.show(request, "today", capitalised(view["words"].name(view["heading"])), refusal, form, **values)
 
 
 def _changes(form: Form) -> tuple[Change, ...]:
@@ -126,6 +125,7 @@ def show_today(programme: Programme, query: TableQuery, typed: Typed | None = No
         typed: entries that were not stored.
     """
     typed, status, pending = typed or Typed(), programme.status(), programme.current_plan()
+    vocabulary = programme.vocabulary()
     last = _last_step(programme, status.step)
     looks_back = last is not None and (query.text("of") == "last" or typed.place in ("record", "record-form"))
     proposed = None if looks_back else pending
@@ -134,20 +134,28 @@ def show_today(programme: Programme, query: TableQuery, typed: Typed | None = No
     words = Words(programme.model())
     # Arms of which a change was typed and is not accepted yet; a script names them in the address.
     mine = {*query.given.get("mine", "").split("\n"), *(one.arm for one in typed.changes)} - {""}
-    lines = _lines(plan, words, last["done"] if last and proposed is None else {}, mine) if plan else []
-    changed = [str(fault) for fault in programme.changed_since(proposed.id)] if proposed else []
+    line = _Lines(plan, words, vocabulary, mine)
+    changed = [vocabulary.say(str(one)) for one in programme.changed_since(proposed.id)] if proposed else []
     used = _used(proposed, words, typed) if proposed and proposed.model == status.model else None
-    table = _list_lines(query, lines)
-    rows = [line["row"] for line in table.rows]
+    found = _list_rows(query, line)
+    rows = found.rows
+    done = programme.recorded(plan.step, [row.arm_id for row in rows]) if plan and last and proposed is None else {}
+    table: Any = replace(
+        cast(Any, found), rows=tuple(line.full(row) | {"done": done.get(row.arm_id, "")} for row in rows)
+    )
+    is_larger = proposed is not None and any(there > status.budget[name] for name, there in proposed.budget.items())
     to_record = not proposed and waits is None and last is not None and not last["is_recorded"]
-    feasible = {line["row"].arm: line["actions"] for line in lines}
+    names = {one.arm for one in typed.changes}
+    feasible = {row.arm: line.actions(row) for row in (plan.rows if plan and names else ()) if row.arm in names}
     changes = tuple(replace(one, actions=feasible.get(one.arm, ())) for one in typed.changes)
     return {
+        "words": vocabulary,
         "status": status,
         "heading": last["step"] if last is not None and (to_record or waits is not None) else status.step,
         "arms": sum(status.arms.values()),
         "plan": plan,
         "is_open": proposed is not None,
+        "needs_approval": is_larger and programme.safeguards.rules().second_approval,
         "pending": pending,
         "waits": waits,
         "changed": changed,
@@ -164,17 +172,18 @@ def show_today(programme: Programme, query: TableQuery, typed: Typed | None = No
         "groups": list(status.groups),
         "kinds": list(status.arms),
         "typed": replace(typed, changes=changes),
+        "alternating": alternating(plan.part, programme.vocabulary()) if plan and plan.part else "",
     }
 
 
 def _last_step(programme: Programme, present: int) -> dict[str, Any] | None:
-    """Return the step before the present one, and the actions that were recorded then, by arm number."""
+    """Return the step before the present one, and of how many arms it was recorded what was done."""
     accepted = programme.plans("accepted", 1)
     if not accepted or accepted[0].step != present - 1:
         return None
-    arms, done = accepted[0].arms, programme.recorded(present - 1)
-    facts = {"step": present - 1, "plan": accepted[0].id, "arms": arms, "done": done}
-    return facts | {"recorded": len(done), "is_recorded": len(done) >= arms}
+    arms, done = accepted[0].arms, programme.num_recorded(present - 1)
+    facts = {"step": present - 1, "plan": accepted[0].id, "arms": arms}
+    return facts | {"recorded": done, "is_recorded": done >= arms}
 
 
 def _budget(query: TableQuery, usual: Mapping[str, float]) -> dict[str, float] | None:
@@ -222,56 +231,74 @@ def uses_resource(words: Words, kind: tuple[str, str], state: str, action: str) 
     return None if isinstance(s, str) or isinstance(a, str) else bool(np.any(words.model.tables.usage[block, s, a]))
 
 
-def _lines(plan: StoredPlan, words: Words, done: Mapping[int, str], mine: set[str]) -> list[Line]:
-    """Return the arms of a plan, with the actions that were done by arm number, and the arms with typed changes."""
+class _Lines:
+    """The arms of a plan as a planner sees them; only those of the page that is shown are put into words."""
 
-    @cache
-    def actions(kind: str, group: str, state: str) -> tuple[str, ...]:
-        block = words.blocks[kind, group]
-        found, names = words.state(block, state), words.actions[block]
-        valid = words.model.tables.valid
+    def __init__(self, plan: StoredPlan | None, words: Words, vocabulary: Vocabulary, mine: set[str]) -> None:
+        self.plan, self.words, self.vocabulary, self.mine = plan, words, vocabulary, mine
+        self.rows = plan.rows if plan else ()
+        self._actions = cache(self._find_actions)
+
+    def actions(self, row: PlanRow) -> tuple[str, ...]:
+        """Feasible actions."""
+        return self._actions(row.type, row.group, row.state)
+
+    def _find_actions(self, kind: str, group: str, state: str) -> tuple[str, ...]:
+        block = self.words.blocks[kind, group]
+        found, names = self.words.state(block, state), self.words.actions[block]
+        valid = self.words.model.tables.valid
         return names if isinstance(found, str) else tuple(names[a] for a in np.flatnonzero(valid[block, found]))
 
-    def line(row: PlanRow) -> Line:
-        served, is_override = None, row.why is not None
+    def is_served(self, row: PlanRow) -> bool:
+        """Return whether an arm gets a resource, as accepted if the plan is."""
+        served = None
         if row.accepted not in (None, row.action):
-            served = uses_resource(words, (row.type, row.group), row.state, row.accepted or "")
+            served = uses_resource(self.words, (row.type, row.group), row.state, row.accepted or "")
+        return row.served if served is None else served
+
+    def short(self, row: PlanRow) -> Line:
+        """Return what filters and orders look at."""
+        is_override = row.why is not None
         by = f" by {row.who}" if row.who else ""
-        believed = "" if row.known == "seen" else f"believed, {percent(row.chance, 0)} likely; "
         return {
             "row": row,
-            "condition": believed + age_of(plan.step, row.seen_step),
             "action": row.accepted or row.action,
-            "served": row.served if served is None else served,
-            "why": f"by hand: {row.why}" if is_override else row.reason,
+            "served": self.is_served(row),
+            "why": f"by hand: {row.why}" if is_override else self.vocabulary.say(row.reason),
             "turn": None if is_override else row.next_in_line,
-            "done": done.get(row.arm_id, ""),
             "changed": f"changed from {row.action}{by}" if is_override else "",
-            "actions": actions(row.type, row.group, row.state),
-            "mine": row.arm in mine,
+            "mine": row.arm in self.mine,
         }
 
-    return [line(row) for row in plan.rows]
+    def full(self, row: PlanRow) -> Line:
+        """Return the line of a row but for what was done."""
+        believed = "" if row.known == "seen" else f"most likely ({percent(row.chance, 0)}); "
+        age = age_of(self.vocabulary, self.plan.step, row.seen_step) if self.plan else ""
+        return self.short(row) | {"condition": believed + age, "actions": self.actions(row)}
 
 
-def _list_lines(query: TableQuery, lines: Sequence[Line]) -> Listing[Line]:
+def _list_rows(query: TableQuery, lines: _Lines) -> Listing[PlanRow]:
     words, group, kind, show = (query.text(name) for name in ("q", "group", "type", "show"))
 
-    def keep(line: Line) -> bool:
-        row, is_shown = line["row"], SHOWN.get(show, SHOWN[""])[1]
-        texts = (row.arm, row.type, row.group, row.state, line["action"], line["why"], line["changed"])
-        fits = group in ("", row.group) and kind in ("", row.type)
-        return is_shown(line) and fits and matches(words, *texts)
+    def keep(row: PlanRow) -> bool:
+        if group not in ("", row.group) or kind not in ("", row.type):
+            return False
+        line = lines.short(row) if words or show else {}
+        texts = (row.arm, row.type, row.group, row.state, line["action"], line["why"], line["changed"]) if words else ()
+        return SHOWN.get(show, SHOWN[""])[1](line) and matches(words, *texts)
 
-    keys: dict[str, Callable[[Line], tuple[Any, ...]]] = {
-        "order": lambda line: (not line["served"], line["turn"] or math.inf),
+    def turn(row: PlanRow) -> float:
+        return math.inf if row.why is not None else row.next_in_line or math.inf
+
+    keys: dict[str, Callable[[PlanRow], tuple[Any, ...]]] = {
+        "order": lambda row: (not lines.is_served(row), turn(row)),
         "arm": lambda _: (),
-        "group": lambda line: (natural(line["row"].group), natural(line["row"].type)),
-        "condition": lambda line: (line["row"].state, line["row"].known != "seen"),
-        "action": lambda line: (not line["served"], line["action"]),
-        "next": lambda line: (line["turn"] or math.inf,),
+        "group": lambda row: (natural(row.group), natural(row.type)),
+        "condition": lambda row: (row.state, row.known != "seen"),
+        "action": lambda row: (not lines.is_served(row), row.accepted or row.action),
+        "next": lambda row: (turn(row),),
     }
-    return list_rows(query, lines, keys, keep, "order", name=lambda line: str(line["row"].arm))
+    return list_rows(query, lines.rows, keys, keep, "order", name=lambda row: row.arm)
 
 
 # Conditions
@@ -285,7 +312,9 @@ def send_conditions(request: Request, form: layout.Sending) -> Response:
         request,
         form,
         "The conditions were not stored",
-        lambda **by: programme.observe(_only_seen(form.table()), form.text("source"), **by).event,
+        lambda **by: (
+            programme.observe(_only_seen(programme.library.table(form.table())), form.text("source"), **by).event
+        ),
         lambda *refused: _today(request, form, "conditions", *refused),
     )
 
@@ -305,7 +334,7 @@ def _only_seen(table: Table) -> Table:
 def conditions_table(request: Request) -> Response:
     """Return the arms, to fill in their states."""
     rows = [(arm.name, arm.type, arm.group, "") for arm in layout.programme_of(request).arms()]
-    return _csv(("arm", "type", "group", "state"), rows, "conditions.csv")
+    return _csv(request, ("arm", "type", "group", "state"), rows, "conditions.csv")
 
 
 @router.get("/today")
@@ -318,17 +347,16 @@ def leave_form() -> Response:
 @router.get("/plans/{plan}.csv")
 def plan_table(plan: int, request: Request) -> Response:
     """Return a plan as a table, which can be sent back as records."""
-    found = layout.programme_of(request).plan_of(plan).rows
-    rows = [(row.arm, row.type, row.group, row.state, row.accepted or row.action, row.reason) for row in found]
-    return _csv(("arm", "type", "group", "state", "action", "reason"), rows, f"plan-{plan}.csv")
+    found, say = layout.programme_of(request).plan_of(plan).rows, layout.words_of(request).say
+    rows = [(row.arm, row.type, row.group, row.state, row.accepted or row.action, say(row.reason)) for row in found]
+    return _csv(request, ("arm", "type", "group", "state", "action", "reason"), rows, f"plan-{plan}.csv")
 
 
-def _csv(head: Sequence[str], rows: Sequence[Sequence[str]], name: str) -> Response:
-    """Return a CSV file; texts that a spreadsheet would take for a formula stay, since they are read back."""
-    stream = io.StringIO()
-    csv.writer(stream, lineterminator="\r\n").writerows([head, *rows])
+def _csv(request: Request, columns: Sequence[str], rows: Sequence[Sequence[str]], name: str) -> Response:
+    """Return a CSV file."""
+    head = [layout.words_of(request).head(column) for column in columns]
     headers = {"Content-Disposition": f'attachment; filename="{name}"'}
-    return PlainTextResponse(stream.getvalue(), headers=headers, media_type="text/csv; charset=utf-8")
+    return PlainTextResponse(csv_text([head, *rows], "\r\n"), headers=headers, media_type="text/csv; charset=utf-8")
 
 
 # The plan
@@ -377,9 +405,22 @@ def accept_plan(request: Request, form: layout.Sending) -> Response:
                 faults.append(f"Your change was not stored: {one.arm} gets {one.action}{why}")
         return _today(request, form, "accept", replace(refusal, faults=tuple(faults)))
 
-    what = "The plan was not accepted"
+    what, holder = "The plan was not accepted", request.state.holder.name
     return layout.submit(
-        request, form, what, lambda **by: programme.accept(form.number("plan"), rows, **by).event, again
+        request, form, what, lambda **by: programme.accept(form.number("plan"), rows, holder=holder, **by).event, again
+    )
+
+
+@router.post("/today/approve")
+def approve_plan(request: Request, form: layout.Sending) -> Response:
+    """Approve a plan with more than the usual budget."""
+    programme, holder = layout.programme_of(request), request.state.holder.name
+    return layout.submit(
+        request,
+        form,
+        "The plan was not approved",
+        lambda **by: programme.approve(form.number("plan"), holder=holder, **by).event,
+        lambda *refused: _today(request, form, "", *refused),
     )
 
 

@@ -18,7 +18,11 @@ that some state uses.
 The maximum over allocations is taken in every count state at once.
 
     climbing   cell by cell and unit by unit (`kernels.splits`), O(count states * cells * units)
-    listing    through the list of allocations, O(count states * allocations)
+    listing    through the list of allocations, O(count states * allocations), but for those that were surely not best
+
+Elimination. If an allocation was worse than the best by c at a value function, wherever it is possible, then at another
+one it is worse by c - gamma span, span that of the difference of both: expectations of it differ by no more. As long as
+that is positive its outcomes are left out, and nothing changes.
 
 Both give the same result; `post_decision.choose_algorithm` chooses between them. Small problems have explicit tables
 (`Tables`) of every pair of a count state and an allocation, and of the distribution of the next counts after every
@@ -229,7 +233,7 @@ class Outcomes:
         Args:
             targets: (count state,) outcomes.
         """
-        levels, level_of, config, point = self._used(targets)
+        levels, level_of, config, point = self.used(targets)
         here = [np.flatnonzero(level_of == t) for t in range(len(levels))]
         # Mixtures: one move on the whole lattice, then the few arrivals of each state's own config.
         if self.algorithm.mixtures is not None:
@@ -257,12 +261,10 @@ class Outcomes:
 
             return by_laws
         # Splits sweep whole lattices: all outcomes of the configs that are used, and then the requested ones.
-        offset = np.array([level.offset for level in levels])
-        size = np.array([level.size for level in levels])
-        places = offset[level_of] + config * size[level_of] + point
+        places = _places(levels, level_of, config, point)
         return lambda value: self.expect(value, levels)[places]
 
-    def _used(self, targets: Ints) -> tuple[list[Level], Ints, Ints, Ints]:
+    def used(self, targets: Ints) -> tuple[list[Level], Ints, Ints, Ints]:
         """Levels cut down to the configs that some target has; each target's level, config and point in them."""
         # Outcomes are numbered level by level, so the last level that begins before a target is its own.
         level_of = np.searchsorted([level.offset for level in self.levels], targets, side="right") - 1
@@ -277,6 +279,12 @@ class Outcomes:
                 levels.append(level._replace(offset=offset, law=level.law[used]))
                 offset += len(used) * level.size
         return levels, new_level, config, point
+
+
+def _places(levels: Sequence[Level], level_of: Ints, config: Ints, point: Ints) -> Ints:
+    """(row,) the numbers of outcomes among those of some levels."""
+    offset, size = np.array([level.offset for level in levels]), np.array([level.size for level in levels])
+    return np.asarray(offset[level_of] + config * size[level_of] + point)
 
 
 def shifts(slots: Slots, amounts: Array) -> tuple[Ints, Ints]:
@@ -312,10 +320,11 @@ class Climber:
         kind = np.int32 if float(self.digits) ** len(climb.order) < 2**31 else np.int64
         self.strides = (self.digits ** np.arange(len(climb.order), dtype=np.int64)).astype(kind)
 
-    def improve(self, worth: Floats) -> tuple[Floats, Choice]:
-        """Climb, and decode the choice."""
+    def improve(self, value: Floats, factor: float) -> tuple[Floats, Choice]:
+        """Climb, and decode the choice (`Lister.improve`)."""
         from evenhand.kernels.lattice_sweeps import climb_budget
 
+        worth = factor * self.outcomes.expect(value)
         outcomes, order, units = self.outcomes, self.climb.order, self.climb.units[self.climb.order]
         best, code = climb_budget(worth, self.gains[order], units, self.steps, self.strides, self.climb.num_units)
         amounts, reached = np.empty((len(code), len(order)), dtype=np.int32), outcomes.points.copy()
@@ -344,12 +353,32 @@ class Lister:
             gains=self.allocations @ outcomes.slots.gains,
         )
 
-    def improve(self, worth: Floats) -> tuple[Floats, Choice]:
-        """Compare all, and look up the choice."""
+        self.deficits, self.last = np.zeros(len(self.allocations)), np.zeros(len(outcomes.points))
+
+    def improve(self, value: Floats, factor: float) -> tuple[Floats, Choice]:
+        """(count state,) the best gain plus discounted value of the next counts, and the choice that has it.
+
+        Args:
+            value: (count state,) value function.
+            factor: discount.
+        """
         from evenhand.kernels.lattice_sweeps import best_listed
 
         points, listed, tables = self.outcomes.points, self.listed, self.outcomes.tables
-        best, number = best_listed(points, listed, tables, worth)
+        self.deficits -= factor * float(np.ptp(value - self.last))
+        # Rounding is much less than this share of the values.
+        possible = np.flatnonzero(self.deficits <= 1e-9 * float(np.abs(value).max()))
+        levels, *where = self.outcomes.used(listed.offsets[possible])
+        rest = Listed(
+            takes=listed.takes[possible],
+            shifts=listed.shifts[possible],
+            arms=listed.arms[possible],
+            offsets=_places(levels, *where),
+            gains=listed.gains[possible],
+        )
+        found = best_listed(points, rest, tables, factor * self.outcomes.expect(value, levels))
+        best, number = found[0], possible[found[1]]
+        self.deficits[possible], self.last = found[2], value
         reached = number_points(points + listed.shifts[number], listed.arms[number], tables)
         amounts = self.allocations[number].astype(np.int32)
         return best, Choice(amounts, listed.gains[number], listed.offsets[number] + reached)
@@ -394,9 +423,9 @@ class Tables:
         chosen = self.distribution[targets]
         return lambda value: np.asarray(chosen @ value)
 
-    def improve(self, worth: Floats) -> tuple[Floats, Choice]:
-        """(count state,) the best gain plus value of the (outcome,) outcome, and the first choice that has it."""
-        offers = self.gains + worth[self.outcome]
+    def improve(self, value: Floats, factor: float) -> tuple[Floats, Choice]:
+        """(count state,) the best gain plus discounted value, and the first choice that has it (`Lister.improve`)."""
+        offers = self.gains + (factor * self.expect(value))[self.outcome]
         best = np.maximum.reduceat(offers, self.starts)
         pairs = np.where(offers == best[self.state], np.arange(len(offers)), len(offers))
         first = np.minimum.reduceat(pairs, self.starts)

@@ -128,10 +128,10 @@ class CountPlan:
     def operations(self) -> float:
         """About how many elementary operations solving takes."""
         algorithm, points = self.algorithm, float(self.num_points)
-        mixing = sum(
-            float(algorithm.size_of(t)) * self._width(t) * len(algorithm.extras[t])
-            for t in range(1, len(algorithm.extras))
-        )
+        last = len(algorithm.extras) - 1
+        # A product of matrices takes about an eighth of its multiplications.
+        mixed = [algorithm.size_of(t) * self._width(t) * len(algorithm.extras[t]) / 8.0 for t in range(1, last + 1)]
+        mixing = sum(mixed)
         row, growing = points, points**2 * (self.slots.num_arms + 1) / 2
         if algorithm.splits is not None:
             # A binomial window that leaves out 1e-16 is about 17 deviations wide.
@@ -146,8 +146,13 @@ class CountPlan:
         improving = every + mixing + 2.0 * points * choices
         if not self.criterion.is_stationary:
             return growing + self.criterion.num_layers * improving
-        single = every if algorithm.splits is not None else points**2
-        return growing + _ROUNDS_GUESS * improving + _SWEEPS_GUESS * (single + mixing)
+        single, rounds = every if algorithm.splits is not None else points**2, float(_ROUNDS_GUESS)
+        if last > 0:
+            # Most allocations are eliminated after the first round, and a policy mostly serves as many as it can.
+            rounds, mixing = rounds / 4, mixed[-1]
+            if algorithm.splits is not None and algorithm.mixtures is None:
+                single *= len(algorithm.extras[last]) * algorithm.size_of(last) / algorithm.num_outcomes
+        return growing + rounds * improving + _SWEEPS_GUESS * (single + mixing)
 
     def _width(self, t: int) -> int:
         """Points of the small lattice that t extra arms can reach, at most."""
@@ -253,7 +258,7 @@ def solve_counts(
 
     def improve(value: Floats) -> tuple[Floats, Choice]:
         """Return the Bellman operator at a value function, and the greedy choice."""
-        best, choice = plan.chooser.improve(criterion.factor * outcomes.expect(value))
+        best, choice = plan.chooser.improve(value, criterion.factor)
         return base_rewards + best, choice
 
     def evaluate(value: Floats, width: float, choice: Choice) -> Floats:

@@ -255,13 +255,6 @@ class CountTable(ExchangeablePolicy, PairTable):
         pairs = pairs[self.probabilities[pairs] > 0]
         return self.reduction.allocations[pairs], self.probabilities[pairs]
 
-    def explain(self, decision: DecisionStep) -> list[str]:
-        """(arm,) the reason for each action, with the probability of the allocation."""
-        allocation = np.zeros(decision.problem.types.valid.shape, dtype=np.int64)
-        np.add.at(allocation, (decision.types, decision.states, decision.actions), 1)
-        allocations, chances = self.allocation_distribution(count_states(decision.problem, decision.states[None])[0])
-        return explain_by_table(decision, float(chances[(allocations == allocation).all(axis=(1, 2, 3))].sum()))
-
 
 # -- sizes, counts and assignments ------------------------------------------------------------------------------------
 

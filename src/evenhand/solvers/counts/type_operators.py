@@ -26,6 +26,7 @@ from types import ModuleType
 import numpy as np
 
 from evenhand.kernels.boxes import Best, Joined, Leaves, Rows, join
+from evenhand.kernels.compilation import in_pieces
 from evenhand.parallel import in_order, num_threads
 from evenhand.solvers.counts.post_decision import UNIT
 from evenhand.solvers.counts.type_plan import BLOCK, TypedPlan
@@ -182,17 +183,12 @@ class Fixed:
     def follow(self, values: Floats) -> Floats:
         """(state,) the expected value after the policy's decision."""
         own = self.operators
-        work = in_order(lambda part: own.kernels.follow(own.laws, part[1], values), self.parts, self._threads)
-        return np.asarray(np.concatenate(list(work))[self.leaf_of_state])
+        found = in_pieces(lambda part: own.kernels.follow(own.laws, part[1], values), self.parts)
+        return np.asarray(np.concatenate(found)[self.leaf_of_state])
 
     def push(self, law: Floats) -> Floats:
         """(state,) the distribution after one step."""
         own = self.operators
         # States with the same outcomes push as one.
         masses = np.bincount(self.leaf_of_state, weights=law, minlength=len(self.leaves.rows))
-        work = in_order(lambda part: own.kernels.push(own.laws, part[1], masses[part[0]]), self.parts, self._threads)
-        return np.asarray(sum(work))
-
-    @property
-    def _threads(self) -> int:
-        return min(num_threads(), len(self.parts))
+        return np.asarray(sum(in_pieces(lambda part: own.kernels.push(own.laws, part[1], masses[part[0]]), self.parts)))

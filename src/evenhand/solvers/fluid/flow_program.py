@@ -35,6 +35,9 @@ class ProgramSizes:
     columns_by_step: int = 12_000
     """Columns with a budget at every step."""
 
+    columns_of_weighted_steps: int = 300_000
+    """The same of one weighted mean, which bounds a welfare whose own program would be larger."""
+
     rank_rows_by_step: int = 5_000
     """Rows of ranks with a budget at every step."""
 

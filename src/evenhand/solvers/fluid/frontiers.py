@@ -30,7 +30,7 @@ and the right-hand side by Bellman's inequality (`single_arm`), so a bound depen
 frontiers, nor on rounding in the solution of linear systems.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -345,14 +345,19 @@ class FluidModel:
         if parts.measures is not None:
             spread = share.reshape(-1, *[1] * (parts.measures.ndim - 1))
             return np.asarray((1 - spread) * parts.measures[vertex] + spread * parts.measures[following])
-        assert parts.policies is not None
-        measure = np.zeros(self.types.rewards.shape)
-        for at, shares in ((vertex, 1.0 - share), (following, share)):
-            for part in self.chunks() if (shares > 0).any() else ():
-                policy = parts.policies[at[part]].astype(np.int64)
+        ends = [(vertex, 1.0 - share), (following, share)]
+        return np.concatenate(list(in_order(lambda part: self._mixed_visits(parts, ends, part), self.chunks())))
+
+    def _mixed_visits(self, frontiers: Frontiers, ends: Sequence[tuple[Ints, Floats]], part: slice) -> Floats:
+        """(row, state, action) shares of the measures of vertices, of some types."""
+        assert frontiers.policies is not None
+        measure = np.zeros_like(self.types.rewards[part])
+        for vertex, share in ends:
+            if (share[part] > 0).any():
+                policy = frontiers.policies[vertex[part]].astype(np.int64)
                 chain = pick(self.types.transitions[part], policy)
-                visits = discounted_visits(chain, self.initial[part], self.criterion.factor) * shares[part, None]
-                measure[part] += as_measure(visits, policy, self.types.rewards.shape[2])
+                visits = discounted_visits(chain, self.initial[part], self.criterion.factor) * share[part, None]
+                measure += as_measure(visits, policy, measure.shape[2])
         return measure
 
     def totals(self, measure: Floats, rows: Ints | slice = slice(None)) -> tuple[Floats, Floats]:
@@ -421,7 +426,7 @@ class FluidModel:
             prices: (resource,) prices lambda, not negative; or (step, resource).
             policies: (type, state) where policy iteration starts.
         """
-        found = [self._bound_part(part, weights, prices, policies) for part in self.chunks()]
+        found = list(in_order(lambda part: self._bound_part(part, weights, prices, policies), self.chunks()))
         best, service_price = (np.concatenate(parts) for parts in zip(*found, strict=True))
         return best, service_price
 

@@ -9,13 +9,19 @@ from pydantic import BaseModel
 
 from evenhand.programme.api.jobs import Job
 from evenhand.programme.api.problem_details import MEDIA_TYPE, RETRY_AFTER, RequestError
-from evenhand.programme.api.service import service_of
+from evenhand.programme.api.service import programme_of, service_of
 
 
 def who_of(request: Request, said: str | None) -> str:
     """Return the author of an event: the given name and the name of the token."""
     name: str = request.state.holder.name
     return f"{said} ({name})" if name and said else name or said or ""
+
+
+def key_of(request: Request, key: str | None) -> str | None:
+    """Return an idempotency key among those of the holder: other holders may use the same text."""
+    name: str = request.state.holder.name
+    return f"{name}:{key}" if key and name else key
 
 
 def written(request: Request, said: str | None, key: str | None, write: Callable[..., Any]) -> JSONResponse:
@@ -28,7 +34,7 @@ def written(request: Request, said: str | None, key: str | None, write: Callable
         write: called with the programme, `who` and `key`.
     """
     service = service_of(request)
-    found = write(service.programme, who=who_of(request, said), key=key)
+    found = write(programme_of(request), who=who_of(request, said), key=key_of(request, key))
     service.look()
     return JSONResponse(found.to_dict())
 

@@ -1,6 +1,7 @@
 """Operation of a server: health, readiness, metrics, and jobs."""
 
 import json
+import logging
 from collections.abc import AsyncIterator
 from typing import Literal
 
@@ -8,12 +9,15 @@ from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
 from starlette.concurrency import run_in_threadpool
 
+from evenhand.errors import EvenhandError
 from evenhand.programme.api import schemas
 from evenhand.programme.api.jobs import Job
-from evenhand.programme.api.problem_details import RequestError
+from evenhand.programme.api.problem_details import RETRY_AFTER, RequestError
 from evenhand.programme.api.service import Service, service_of
 
 router = APIRouter(tags=["operations"])
+
+log = logging.getLogger("evenhand.programme.api")
 
 
 class Health(schemas.Strict):
@@ -30,8 +34,12 @@ async def healthz() -> Health:
 
 @router.get("/readyz", responses=schemas.refusals(503))
 async def readyz(request: Request) -> Health:
-    """Readiness: the programme answers."""
-    await run_in_threadpool(service_of(request).programme.status)
+    """Readiness: the programme can be written to. Why it cannot is in the log."""
+    try:
+        await run_in_threadpool(service_of(request).programme.store.check_writable)
+    except EvenhandError as error:
+        log.warning("not ready", extra={"fields": {"error": type(error).__name__, "code": error.code}})
+        raise RequestError(503, "not ready", headers={"Retry-After": str(RETRY_AFTER)}) from None
     return Health(status="ok")
 
 
@@ -42,8 +50,8 @@ async def metrics(request: Request) -> Response:
 
 
 def _find(request: Request, number: str) -> Job:
-    job = service_of(request).jobs.find(number)
-    if job is None:
+    job, holder = service_of(request).jobs.find(number), request.state.holder
+    if job is None or (holder.groups is not None and job.owner != holder.name):
         raise RequestError(404, "this job does not exist, or was dropped")
     return job
 
@@ -62,9 +70,9 @@ async def show_job(job: str, request: Request) -> JSONResponse:
 
 @router.delete("/v1/jobs/{job}", response_model=schemas.JobStatus, responses=schemas.refusals(404))
 async def cancel_job(job: str, request: Request) -> JSONResponse:
-    """Cancel a computation; one that has ended stays as it is. A token that may only read cancels its own."""
+    """Cancel a computation; one that has ended stays as it is. Without the role `plan` a holder cancels its own."""
     found, holder = _find(request, job), request.state.holder
-    if not (holder.may("write") or found.owner == holder.name):
+    if not (holder.may("plan") or found.owner == holder.name):
         raise RequestError(403, "this token may cancel only what was begun with it")
     await service_of(request).jobs.cancel(found)
     return JSONResponse(found.to_dict())

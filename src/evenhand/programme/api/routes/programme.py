@@ -7,18 +7,20 @@ from fastapi.responses import JSONResponse, Response
 from starlette.concurrency import run_in_threadpool
 
 from evenhand.errors import NotFoundError
+from evenhand.programme import ledger
 from evenhand.programme.api import schemas
 from evenhand.programme.api.jobs import Job
-from evenhand.programme.api.routes import accepted, as_table, tagged, unfinished, who_of, written
+from evenhand.programme.api.routes import accepted, as_table, key_of, tagged, unfinished, who_of, written
 from evenhand.programme.api.schemas import Key
-from evenhand.programme.api.service import service_of
-from evenhand.programme.audit import Audit
+from evenhand.programme.api.service import programme_of, service_of
+from evenhand.programme.audit import Audit, NeedSet
 from evenhand.programme.certificates import Certificate
 from evenhand.programme.decisions import Accepted, StoredPlan
 from evenhand.programme.drift_test import DriftBounds
 from evenhand.programme.programme import Changed
 from evenhand.programme.refit import Refitted
 from evenhand.programme.reports import Observed, Recorded
+from evenhand.programme.safeguards import Approved, Erased
 
 decisions = APIRouter(prefix="/v1", tags=["decisions"])
 router = APIRouter(prefix="/v1/programme", tags=["programme"])
@@ -60,11 +62,10 @@ async def decide(payload: schemas.DecideRequest, request: Request) -> JSONRespon
 def show_programme(request: Request) -> Response:
     """Status of the programme."""
     programme = service_of(request).programme
-    status, plan, drift = programme.status(), programme.current_plan_number(), programme.needs_solving()
-    offer = programme.offered()
-    fields = status.to_dict() | {"plan": plan, "drift": drift.to_dict()}
-    fields |= {"bounds": programme.bounds().to_dict(), "offered": None if offer is None else offer.to_dict()}
-    return tagged(request, fields, f"{status.events}-{drift.policy or ''}-{len(drift.why)}")
+    found, drift = programme.overview(), programme.needs_solving()
+    fields = found.status.to_dict() | {"plan": found.plan, "drift": drift.to_dict(), "bounds": found.bounds.to_dict()}
+    fields["offered"] = None if found.offer is None else found.offer.to_dict()
+    return tagged(request, fields, f"{found.status.events}-{drift.policy or ''}-{len(drift.why)}")
 
 
 @router.get("/certificate", response_model=Certificate | None, responses=schemas.refusals())
@@ -79,6 +80,25 @@ def set_bounds(payload: schemas.BoundsRequest, request: Request, key: Key = None
     """Say by how much the roster and the model may drift before something is done about it."""
     bounds = payload.model_dump(exclude={"who"})
     return written(request, payload.who, key, lambda programme, **by: programme.set_bounds(bounds, **by))
+
+
+@router.post("/need", response_model=NeedSet, responses=schemas.refusals(409))
+def set_need(payload: schemas.NeedRequest, request: Request, key: Key = None) -> JSONResponse:
+    """Set the states in which an arm is in need, for audits and times in need."""
+    return written(request, payload.who, key, lambda programme, **by: programme.set_need(payload.states, **by))
+
+
+@router.get("/words", response_model=schemas.ProgrammeWords, responses=schemas.refusals())
+def show_words(request: Request) -> JSONResponse:
+    """Words and calendar of the programme; fields of other answers stay as they are."""
+    return JSONResponse(service_of(request).programme.vocabulary().to_dict())
+
+
+@router.put("/words", response_model=schemas.ProgrammeWords, responses=schemas.refusals(409))
+def set_words(payload: schemas.WordsRequest, request: Request, key: Key = None) -> JSONResponse:
+    """Change words or the calendar of the programme; what is absent stays."""
+    words = payload.model_dump(exclude={"who"}, exclude_unset=True)
+    return written(request, payload.who, key, lambda programme, **by: programme.set_words(words, **by))
 
 
 @router.get("/events", response_model=schemas.EventList, responses=schemas.refusals())
@@ -102,9 +122,9 @@ def list_arms(
     gone: Annotated[schemas.Flag, Query(description="Also the arms that take part no longer, or not yet.")] = False,
 ) -> Response:
     """Arms that take part."""
-    programme = service_of(request).programme
-    tag = f"{programme.status().events}-{step}-{gone}"
-    return tagged(request, {"arms": [arm.to_dict() for arm in programme.arms(step, gone)]}, tag)
+    programme = programme_of(request)
+    tag = f"{programme.status().events}-{step}-{gone}-{sorted(request.state.holder.groups or ())}"
+    return tagged(request, {"arms": [arm.to_dict() for arm in programme.arms(step, gone)]}, ledger.digest_of(tag))
 
 
 @router.post("/arms", response_model=Changed, responses=schemas.refusals(409))
@@ -160,7 +180,7 @@ async def plan(request: Request, payload: schemas.PlanRequest = schemas.PlanRequ
     who = who_of(request, payload.who)
 
     def make() -> dict[str, Any]:
-        found = service.programme.plan(step=payload.step, budget=payload.budget, who=who, key=key)
+        found = service.programme.plan(step=payload.step, budget=payload.budget, who=who, key=key_of(request, key))
         return service.programme.plan_of(found.plan).to_dict()
 
     return JSONResponse(await run_in_threadpool(make))
@@ -169,7 +189,7 @@ async def plan(request: Request, payload: schemas.PlanRequest = schemas.PlanRequ
 @router.get("/plan", response_model=StoredPlan, responses=schemas.reading(404))
 def show_current_plan(request: Request) -> Response:
     """The plan that is proposed for the present step."""
-    found = service_of(request).programme.current_plan()
+    found = programme_of(request).current_plan()
     if found is None:
         raise NotFoundError("no plan is proposed for the present step yet")
     return _tagged(request, found)
@@ -178,11 +198,13 @@ def show_current_plan(request: Request) -> Response:
 @router.get("/plan/{plan}", response_model=StoredPlan, responses=schemas.reading(404))
 def show_plan(plan: PlanNumber, request: Request) -> Response:
     """A plan with all its arms."""
-    return _tagged(request, service_of(request).programme.plan_of(plan))
+    return _tagged(request, programme_of(request).plan_of(plan))
 
 
 def _tagged(request: Request, found: StoredPlan) -> Response:
-    return tagged(request, found.to_dict(), f"{found.id}-{found.status}-{found.certificate is not None}")
+    groups = sorted(request.state.holder.groups or ())
+    tag = f"{found.id}-{found.status}-{found.certificate is not None}-{found.approved_by}-{groups}"
+    return tagged(request, found.to_dict(), ledger.digest_of(tag))
 
 
 @router.get("/plans", response_model=schemas.PlanList, responses=schemas.refusals())
@@ -208,7 +230,15 @@ def accept(
     A plan that was made from less than is known now is refused by 409, with all that changed.
     """
     rows = as_table(payload.overrides) if payload.overrides else ()
-    return written(request, payload.who, key, lambda programme, **by: programme.accept(plan, rows, **by))
+    by_name = {"holder": request.state.holder.name}
+    return written(request, payload.who, key, lambda programme, **by: programme.accept(plan, rows, **by_name, **by))
+
+
+@router.post("/plan/{plan}/approve", response_model=Approved, responses=schemas.refusals(404, 409))
+def approve(plan: PlanNumber, request: Request, payload: schemas.Who = schemas.Who(), key: Key = None) -> JSONResponse:
+    """Approve a plan with more than the usual budget, so that another person can accept it."""
+    by_name = {"holder": request.state.holder.name}
+    return written(request, payload.who, key, lambda programme, **by: programme.approve(plan, **by_name, **by))
 
 
 # Policies
@@ -221,7 +251,7 @@ async def solve(
     """Find a policy for the arms that take part now, in the background; plans are made by it from then on."""
     who = who_of(request, payload.who)
     owner = request.state.holder.name
-    return accepted(await service_of(request).solve(payload.method, payload.seconds, who, key, owner))
+    return accepted(await service_of(request).solve(payload.method, payload.seconds, who, key_of(request, key), owner))
 
 
 @router.post("/what-if", response_model=schemas.JobStatus, status_code=202, responses=schemas.refusals())
@@ -234,16 +264,49 @@ async def what_if(payload: schemas.WhatIfRequest, request: Request) -> JSONRespo
     return accepted(await service_of(request).suppose(payload.model_dump(), request.state.holder.name))
 
 
+@router.post("/fairness", response_model=schemas.JobStatus, status_code=202, responses=schemas.refusals())
+async def price_of_fairness(
+    request: Request, payload: schemas.FairnessRequest = schemas.FairnessRequest()
+) -> JSONResponse:
+    """Find the best plan per idea of fairness, and recommend one; the job's answer is the price of fairness.
+
+    It has the mean over arms, the value of each group, who gains and loses in arms, and the reason.
+    """
+    given = {name: value for name, value in payload.model_dump().items() if value is not None}
+    service, family = service_of(request), given.pop("welfares", None)
+    given |= {} if family is None else {"family": family}
+    return accepted(service.jobs.submit(await service.price(request.state.holder.name, **given)))
+
+
 # History and audits
 
 
 @router.get("/history", response_model=schemas.History, responses=schemas.refusals(404))
 def show_history(request: Request, arm: Annotated[schemas.Name, Query(description="Whose.")]) -> JSONResponse:
     """All that happened to an arm, and what was expected."""
-    programme = service_of(request).programme
-    if arm not in {one.name for one in programme.arms(gone=True)}:
+    programme = programme_of(request)
+    if not programme.arms(gone=True, names=[arm]):
         raise NotFoundError("unknown arm")
-    return JSONResponse({"arm": arm, "entries": [entry.to_dict() for entry in programme.history(arm)]})
+    entries = [entry.to_dict() for entry in programme.history(arm)]
+    programme.note_view(arm, request.state.holder.name)
+    return JSONResponse({"arm": arm, "entries": entries})
+
+
+@router.get("/views", response_model=schemas.ViewList, responses=schemas.refusals())
+def list_views(
+    request: Request,
+    arm: Annotated[schemas.Name | None, Query(description="Only of this one.")] = None,
+    most: Annotated[schemas.Many, Query(description="At most so many.")] = 100,
+) -> JSONResponse:
+    """Who looked at whom, the newest first, if that is logged."""
+    return JSONResponse({"views": [one.to_dict() for one in service_of(request).programme.views(arm, most)]})
+
+
+@router.post("/erase", response_model=Erased, responses=schemas.refusals(409))
+def erase(payload: schemas.EraseRequest, request: Request, key: Key = None) -> JSONResponse:
+    """Replace the names of arms that left, and reasons about them, by pseudonyms, for good."""
+    which = {"names": payload.arms, "older_than": payload.older_than}
+    return written(request, payload.who, key, lambda programme, **by: programme.erase(**which, **by))
 
 
 @router.get("/audit", response_model=Audit, responses=schemas.refusals())
@@ -252,7 +315,7 @@ def show_audit(
     first: Annotated[schemas.Step | None, Query(description="The first step; by default of all.")] = None,
     last: Annotated[schemas.Step | None, Query(description="The last step; by default of all.")] = None,
 ) -> JSONResponse:
-    """Audit a window of steps: service and waiting times, promised and realised rewards."""
+    """Audit a window of steps: who was in need and not served, services and rewards against their promises."""
     found = service_of(request).programme.audit(first, last)
     return JSONResponse(found.to_dict())
 
@@ -272,7 +335,7 @@ async def refit(
     request: Request, payload: schemas.RefitRequest = schemas.RefitRequest(), key: Key = None
 ) -> JSONResponse:
     """Refit the model, in the background; the job's answer lists the changes. Nothing is adopted."""
-    arguments = payload.model_dump() | {"who": who_of(request, payload.who), "key": key}
+    arguments = payload.model_dump() | {"who": who_of(request, payload.who), "key": key_of(request, key)}
     return accepted(await service_of(request).refit(arguments, request.state.holder.name))
 
 
