@@ -221,7 +221,7 @@ class IdealActions(RememberingPolicy):
     def after(self, actor: "IdealActor", states: Indices, actions: Indices, rng: np.random.Generator) -> None:
         """Change the marks by what was done."""
 
-    def draw(self, states: Indices, step: int, rng: np.random.Generator) -> Indices:
+    def draw(self, states: Indices | Ints, step: int, rng: np.random.Generator) -> Indices:
         """(episode, arm) actions drawn from the relaxation."""
         sums = self._cumulative[:, step % self.num_steps]
         uniforms, drawn = rng.random(states.shape), np.zeros(states.shape, dtype=np.int32)
@@ -271,7 +271,10 @@ class IdealActor(Actor):
             self.order = policy.draw_order(states.shape, rng)
         self.drawn, late = policy.ideal(self, states, rng)
         problem, spare = policy.problem, policy.spare[self.step % policy.num_steps]
-        arms = problem.type_of_arm, states, self.order, late, self.drawn
+        cells = problem.type_of_arm, states
+        # The copy of an arm may be in a state that has more actions.
+        drawn = np.where(problem.types.valid[(*cells, self.drawn)], self.drawn, problem.types.idle[cells])
+        arms = *cells, self.order, late, drawn
         limits = problem.budget_limit, problem.least_use
         actions = serve_in_order(*arms, problem.types.usage, problem.types.idle, spare, *limits)
         policy.after(self, states, actions, rng)
@@ -306,17 +309,14 @@ class VirtualAdvice(IdealActions):
 
     def ideal(self, actor: IdealActor, states: Indices, rng: np.random.Generator) -> tuple[Indices, Bools]:
         """(episode, arm) ideal actions of the copies; arms in other states are late."""
-        types, kinds = self.problem.types, self.problem.type_of_arm
         actor.marks = np.where(actor.marks < 0, states, actor.marks)
-        drawn = self.draw(actor.marks, actor.step, rng)
-        self._advice = drawn
-        return np.where(types.valid[kinds, states, drawn], drawn, types.idle[kinds, states]), actor.marks != states
+        return self.draw(actor.marks, actor.step, rng), actor.marks != states
 
     def after(self, actor: IdealActor, states: Indices, actions: Indices, rng: np.random.Generator) -> None:
         """Move the copies: with their arms if these did the same in the same state, otherwise on their own."""
-        apart = (actor.marks != states) | (actions != self._advice)
+        apart = (actor.marks != states) | (actions != actor.drawn)
         arms = np.broadcast_to(self.problem.type_of_arm, states.shape)[apart]
-        moves = self.problem.types.transitions[arms, actor.marks[apart], self._advice[apart]]
+        moves = self.problem.types.transitions[arms, actor.marks[apart], actor.drawn[apart]]
         actor.marks = np.where(apart, 0, -1)
         sums = np.cumsum(moves, axis=1)
         actor.marks[apart] = (rng.random((len(sums), 1)) * sums[:, -1:] >= sums).sum(axis=1)
@@ -398,7 +398,7 @@ class SetExpansion(IdealActions):
             room = np.abs(counts - end)
             share = np.maximum(over, 0.0) / np.maximum(room.sum(axis=1), 1e-300)
             counts = counts + np.minimum(share, 1.0)[:, None] * (end - counts)
-        return counts
+        return np.asarray(counts)
 
     def is_within(self, counts: Array) -> Bools:
         """(episode,) whether ideal actions within a set of these counts fit."""
@@ -425,7 +425,7 @@ class TwoSet(SetExpansion):
         self.classes = np.select([often == 1, often > 0], [0, 1], 2)
         self.metric, self.radius = np.eye(len(self.mean)), 0.0
         if len(sometimes) == 1:
-            self._measure(int(sometimes[0]), np.count_nonzero(~seen))
+            self._measure(int(sometimes[0]), int(np.count_nonzero(~seen)))
 
     def _measure(self, sometimes: int, unseen: int) -> None:
         """Set the metric and the radius of the set, if service by classes is stable."""
