@@ -213,7 +213,10 @@ def test_different_arms_with_several_actions_and_resources():
 # -- everywhere ------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["id", "ftva", "set-expansion", "two-set", "lp-index"])
+NAMES = ["id", "ftva", "set-expansion", "two-set", "lp-index"]
+
+
+@pytest.mark.parametrize("name", NAMES)
 def test_saved_and_resized(name, tmp_path):
     problem = dense(2, 20)
     policy = eh.make_policy(problem, name, "utilitarian")
@@ -221,6 +224,8 @@ def test_saved_and_resized(name, tmp_path):
     again = load_policy(tmp_path / "policy.zip", problem)
     states = np.random.default_rng(0).integers(0, 4, (10, 20))
     assert np.array_equal(policy.act(states, 1), again.act(states, 1))
+    assert policy.does_same(again)
+    assert sum(policy.does_same(eh.make_policy(problem, other, "utilitarian")) for other in NAMES) == 1
     larger = policy.resized(dense(2, 35))
     assert larger.act(np.zeros((3, 35), dtype=int), 0).sum(axis=1).tolist() == [14] * 3
 

@@ -164,6 +164,13 @@ class IdealActions(RememberingPolicy):
         visits = self.visits[rows][:, : problem.types.valid.shape[1]]
         return type(self)(problem, laws, visits, self.redraw_every)
 
+    def does_same(self, other: object) -> bool:
+        """Return whether another policy surely makes the same decisions."""
+        if not isinstance(other, type(self)) or (self.kind, self.redraw_every) != (other.kind, other.redraw_every):
+            return False
+        pairs = (self.laws, other.laws), (self.visits, other.visits)
+        return all(own.shape == its.shape and np.allclose(own, its, atol=1e-9) for own, its in pairs)
+
     def explain(self, decision: DecisionStep) -> list[str]:
         """(arm,) the ideal action of each arm, and what came of it."""
         actor, labels, reasons = decision.actor, Labels(decision.problem), []
