@@ -7,7 +7,7 @@ import pytest
 
 from evenhand.model import Arm, CoupledMDP
 from evenhand.planning import Plan, plan_of
-from evenhand.planning.effects import Effects
+from evenhand.planning.effects import ActionEffects
 from evenhand.planning.solve import solve
 from evenhand.policies import never_act
 
@@ -33,7 +33,7 @@ def clinic(**more):
 
 @pytest.mark.parametrize("more", [{}, {"criterion": "average", "discount": 1.0}, {"criterion": "finite:6"}])
 def test_shares_are_those_of_the_transitions(more):
-    effects = Effects(clinic(**more), [0])
+    effects = ActionEffects(clinic(**more), [0])
     assert effects.shares(0, 1, 1) == ("better", pytest.approx(0.58), pytest.approx(0.12))
     assert effects.shares(0, 2, 1) == ("better", pytest.approx(0.3), 0.0)
     assert effects.shares(0, 0, 1) == ("worse", pytest.approx(0.02), pytest.approx(0.1))
@@ -43,7 +43,7 @@ def test_shares_are_those_of_the_transitions(more):
 def test_better_means_more_value_by_playing():
     """The order of states agrees with returns under free service, played by the actions that are best one by one."""
     problem, rng = clinic(), np.random.default_rng(0)
-    worth, moves = Effects(problem, [0]).values[0], problem.types.transitions[0]
+    worth, moves = ActionEffects(problem, [0]).values[0], problem.types.transitions[0]
     returns = []
     for state in range(3):
         now, total = np.full(4000, state), np.zeros(4000)
@@ -58,7 +58,7 @@ def test_better_means_more_value_by_playing():
 def test_states_alike_under_free_service_are_ordered_without_it():
     """A repair is as good as new at once, so that only neglect distinguishes the states."""
     arm = Arm([[[0.5, 0.5], [1, 0]], [[0, 1], [1, 0]]], [[1.0, 1.0], [0.5, 1.0]], [[0], [1]], states=["new", "old"])
-    effects = Effects(CoupledMDP([arm], [1.0], discount=0.9), [0])
+    effects = ActionEffects(CoupledMDP([arm], [1.0], discount=0.9), [0])
     assert effects.shares(0, 1, 1) == ("better", pytest.approx(1.0), 0.0)
 
 
@@ -82,7 +82,7 @@ def test_reasons_name_state_effect_and_evidence():
 
 
 def test_evidence_in_words():
-    effects = Effects(clinic(), [0])
+    effects = ActionEffects(clinic(), [0])
     plain = effects.text(0, 1, 1)
     assert effects.text(0, 1, 1, 10) == f"{plain}, based on 10 observations"
     assert effects.text(0, 1, 1, 9) == f"{plain}, based on only 9 observations"

@@ -72,7 +72,8 @@ def solve_once(monkeypatch, solved_before):
         method = replace(SolveMethod.of(asked["method"]), seconds=0.3)
         if "budgets" in asked:  # a policy in use is improved
             return solve(problem, **asked | {"method": method})
-        key = (problem.signature, tuple(problem.counts), problem.welfare, method.name, asked["rng"])
+        waits = problem.max_waits.tobytes()
+        key = (problem.signature, waits, tuple(problem.counts), problem.welfare, method.name, asked["rng"])
         if key not in solved_before:
             solved_before[key] = solve(problem, **asked | {"method": method})
         return solved_before[key]

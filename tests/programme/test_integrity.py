@@ -138,7 +138,7 @@ EDITS = {
     "the source of a record": ("UPDATE records SET source = 'x' WHERE id = 2", "records, id 2, source"),
     "a record is removed": ("DELETE FROM records WHERE id = 2", "records, id 2"),
     "a record is put in": (
-        "INSERT INTO records VALUES (99, 1, 0, 'oil', 1.0, 'crew', '2026-01-01', 4)",
+        "INSERT INTO records VALUES (99, 1, 0, 'oil', 1.0, 'crew', '2026-01-01', 4, NULL)",
         "records, id 99",
     ),
     "an observed state": ("UPDATE observations SET state = 'fine' WHERE id = 2", "observations, id 2, state"),

@@ -302,7 +302,7 @@ def test_promised_waits_are_kept_from_what_was_done(tmp_path, pumps):
                 programme.record([{"arm": missed, "action": "run"}], "crew")
                 waits[missed] = 1 + before[missed]
             before = dict(waits)
-            programme.observe([{"arm": row["arm"], "state": "broken"} for row in rows], "rounds")
+            programme.observe([{"arm": row["arm"], "state": "broken"} for row in rows], "rounds", confirmed=True)
             assert programme.recompute(plan.id).id == plan.id
         assert any("promised" in reason for reason in reasons)
         assert programme.plan(budget={"hours": 0}).served == 0

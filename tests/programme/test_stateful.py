@@ -31,6 +31,8 @@ class Steps(RuleBasedStateMachine):
         self.step, self.present = 0, {"first": {}}  # arm -> its observations by step
         self.knew = None  # what the last plan knew
         self.accepted, self.plans, self.answers, self.records = {}, {}, {}, {}
+        self.seen, self.moved_at = [self.present["first"]], set()  # also of arms that left; steps of joins and leaves
+        self.uploads = []  # events that may be undone, with the observation or the record before
 
     def knowledge(self):
         """Who takes part, and where they were seen at this step."""
@@ -59,6 +61,8 @@ class Steps(RuleBasedStateMachine):
             return
         self.programme.join([{"arm": name, "type": "big"}])
         self.present[name] = {}
+        self.seen.append(self.present[name])
+        self.moved_at.add(self.step)
 
     @precondition(lambda self: len(self.present) > 1)
     @rule(name=NAMES)
@@ -66,6 +70,7 @@ class Steps(RuleBasedStateMachine):
         if name in self.present:
             self.programme.leave([name], "sold")
             del self.present[name]
+            self.moved_at.add(self.step)
 
     @rule(name=NAMES, state=st.sampled_from(STATES), back=st.integers(0, 1), key=KEYS)
     def observe(self, name, state, back, key):
@@ -76,9 +81,10 @@ class Steps(RuleBasedStateMachine):
             with pytest.raises(TableError):
                 self.programme.observe(rows, "x", key=key)
             return
-        _, new = self.once(key, "observe", str(rows), lambda key: self.programme.observe(rows, "x", key=key))
+        answer, new = self.once(key, "observe", str(rows), lambda key: self.programme.observe(rows, "x", key=key))
         if not new:
             return
+        self.uploads.append((answer.event, self.present[name], step, self.present[name].get(step)))
         self.present[name][step] = state
 
     @rule(key=KEYS)
@@ -140,7 +146,34 @@ class Steps(RuleBasedStateMachine):
         if new:
             assert answer.corrected == (self.records.get((name, step), action) != action)
             assert answer.differing == (what.get(name, action) != action)
+            self.uploads.append((answer.event, self.records, (name, step), self.records.get((name, step))))
             self.records[name, step] = action
+
+    @precondition(lambda self: self.uploads)
+    @rule()
+    def undo(self):
+        """The last upload is undone; what was said before it counts again."""
+        event, known, place, before = self.uploads.pop()
+        assert self.programme.undo(event).rows == 1
+        if before is None:
+            known.pop(place)
+        else:
+            known[place] = before
+
+    @precondition(lambda self: self.accepted and self.step not in self.moved_at)
+    @rule()
+    def undo_acceptance(self):
+        number = max(self.accepted)
+        step, _ = self.accepted[number]
+        event = self.programme.plan_of(number).accepted_event
+        rests = any(at == step for _, at in self.records) or any(step + 1 in seen for seen in self.seen)
+        if rests:
+            with pytest.raises(ConflictError):
+                self.programme.undo(event)
+            return
+        self.programme.undo(event)
+        del self.accepted[number]
+        self.step, self.knew = step, None
 
     @rule()
     def come_back(self):

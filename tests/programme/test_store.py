@@ -123,7 +123,7 @@ def test_a_file_is_safe_to_be_written_by_several(tmp_path, pumps, roster):
         pragmas = {name: tx.execute(text(f"PRAGMA {name}")).scalar() for name in ("journal_mode", "synchronous")}
         assert pragmas == {"journal_mode": "wal", "synchronous": 2}
     with pytest.raises(DBAPIError, match="FOREIGN KEY"), made.store.engine.begin() as tx:
-        tx.execute(text("INSERT INTO observations VALUES (99, 99, 0, 'fine', 'x', 'x', 1)"))
+        tx.execute(text("INSERT INTO observations VALUES (99, 99, 0, 'fine', 'x', 'x', 1, NULL)"))
     made.close()
     assert sqlite3.connect(tmp_path / "x.db").execute("SELECT count(*) FROM arms").fetchone() == (5,)
 

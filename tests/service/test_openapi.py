@@ -28,6 +28,7 @@ COMPUTING = (
     "/v1/programme/fairness",
     "/v1/programme/refits",
     "/v1/decide",
+    "/v1/programme/changes/preview",
 )
 """What starts a process; tried by the slow run only."""
 

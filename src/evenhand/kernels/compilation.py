@@ -98,6 +98,7 @@ def in_pieces(function: Callable[[Piece], Answer], pieces: Sequence[Piece]) -> l
     waiting, found = iter(range(len(pieces))), dict[int, Answer]()  # threads share the iterator
 
     def take(part: int, parts: int) -> None:
+        """Run pieces that no thread has begun."""
         for place in waiting:
             found[place] = function(pieces[place])
 

@@ -136,13 +136,6 @@ class CoupledMDP(SharedResources):
     floors: Floats = None  # type: ignore[assignment]  # filled in below
     """(block,) smallest expected share of time in which each arm is served; 0 by default."""
 
-    spend: Sequence[str] = ()
-    """(resource,) `all` if exactly the budget must be used at every step, or `at most`, the default; a single text is
-    the rule of every resource."""
-
-    max_waits: Indices = None  # type: ignore[assignment]  # read below
-    """(block, state) promised waits, -1 for none (`with_max_wait`); or {state: steps}, for all arms or per block."""
-
     criterion: Criterion = "discounted"  # type: ignore[assignment]  # text is read below
     """Value of rewards over time; may be given as text."""
 
@@ -154,6 +147,13 @@ class CoupledMDP(SharedResources):
 
     arm_names: Sequence[str] = ()
     """(arm,) names of the arms, in the order of the blocks, or none; set by `with_initial_states`."""
+
+    max_waits: Indices = None  # type: ignore[assignment]  # read below
+    """(block, state) promised waits, -1 for none (`with_max_wait`); or {state: steps}, for all arms or per block."""
+
+    spend: Sequence[str] = ()
+    """(resource,) `all` if exactly the budget must be used at every step, or `at most`, the default; a single text is
+    the rule of every resource."""
 
     def __post_init__(self) -> None:
         faults = Faults()

@@ -15,7 +15,7 @@ from evenhand.solvers.single_arm import action_values
 from evenhand.typing import Floats, Ints
 
 
-class Effects:
+class ActionEffects:
     """Effects of the actions of a problem's types."""
 
     def __init__(self, problem: CoupledMDP, types: Sequence[int], enough: int = 10) -> None:

@@ -31,7 +31,7 @@ from evenhand.model.labels import Labels, amount_of, quantity
 from evenhand.model.policy import Policy, SavableKind, StatefulPolicy, begin, described
 from evenhand.model.simulator import Problem
 from evenhand.model.state_table import ObservedStates, find_arms, in_order
-from evenhand.planning.effects import Effects
+from evenhand.planning.effects import ActionEffects
 from evenhand.planning.plan_file import OtherDynamicsWarning, Source, read_contents, save_policy
 from evenhand.planning.solution import Solution
 from evenhand.policies.resize import is_enough, resized_or_reordered
@@ -533,7 +533,7 @@ def _rows(
 ) -> tuple[Decision, ...]:
     problem, found = placed.plan.problem, placed.found
     labels, names = Labels(problem), problem.tables.labels
-    effects = Effects(problem, problem.type_of_block[found.blocks][decision.served[placed.places]].tolist())
+    effects = ActionEffects(problem, problem.type_of_block[found.blocks][decision.served[placed.places]].tolist())
     rows = []
     for row, (arm, block) in enumerate(zip(found.names, found.blocks.tolist(), strict=True)):
         # Type and block are the plan's, place and action those of the problem that was played.

@@ -38,7 +38,7 @@ from evenhand.programme.library import ROUTINE, Cache, Library
 from evenhand.programme.named_model import Words
 from evenhand.programme.settings import add_setting, setting
 from evenhand.programme.verdict import (
-    BudgetRow,
+    BudgetDeviation,
     NeedRow,
     OverrideRow,
     ServiceRow,
@@ -155,7 +155,7 @@ class Audit(Result):
     """Needs by group and state."""
     services: tuple[ServiceRow, ...]
     """Services by group, with prediction intervals."""
-    budgets: tuple[BudgetRow, ...]
+    budgets: tuple[BudgetDeviation, ...]
     """Steps planned with another budget than the usual one."""
     undone: tuple[UndoneRow, ...]
     """Decisions not carried out as accepted."""
@@ -359,7 +359,7 @@ UNKNOWN = {
 
 
 def _notes(books: Books, digests: Sequence[str]) -> tuple[str, ...]:
-    notes = []
+    notes = list(books.span.changes)
     if len(digests) > 1:
         notes.append(f"{len(digests)} models were in use; a promise holds until the model changes")
     gone = sum(arm.left_step is not None and arm.left_step <= books.span.last for arm in books.span.arms)
@@ -467,8 +467,8 @@ class Audits:
                 del parts[key]
         else:
             span, parts = read_span(tx, first, last, event), {}
-        welfare = tx.execute(select(schema.programme.c.welfare)).scalar_one()
-        models = {digest: self._library.model(tx, digest) for digest in set(span.digests) if digest}
+        welfare = self._library.welfare(tx, span.last)
+        models = {digest: self._library.model(tx, digest, span.first) for digest in set(span.digests) if digest}
         for _, words in models.values():  # here, so that unknown names are reported as damage
             words.blocks_of(span.arms)
         plans = {digest: self._library.policy(tx, digest) for digest, _ in set(span.policies) if digest}
@@ -512,7 +512,7 @@ class Audits:
             step: of the plan.
             most: maximum number of steps.
         """
-        first = max(step - most, 0)
+        first = step - most
         with self._library.store.reading() as tx:
             words = self._library.model(tx)[1]
             blocks = {row.arm_id: words.blocks[row.type, row.group] for row in rows}
@@ -533,17 +533,17 @@ class Audits:
 
     def _needs_of(self, tx: Connection, words: Words) -> Bools | None:
         """(block, state) states of need, by the fair relaxation of the arms that take part now, if any; remembered."""
-        row = tx.execute(select(schema.programme.c.model, schema.programme.c.welfare)).one()
+        model, welfare = tx.execute(select(schema.programme.c.model)).scalar_one(), self._library.welfare(tx)
         numbers = self._library.numbers(tx)
         if not numbers:
             return np.zeros(words.model.tables.rewards.shape[:2], dtype=bool)
         counts = np.zeros(len(words.model.tables), dtype=np.int64)
         for kind, group, many in numbers:
             counts[words.blocks[kind, group]] += many
-        key = row.model, tuple(counts.tolist())
+        key = model, welfare, words.model.budget.tobytes(), tuple(counts.tolist())
         if (known := self._needs.get(key)) is None:
             found: list[Bools] = []
             with suppress(NotConvergedError):
-                found = [expectations.continue_by(words.model, counts, row.welfare).needs]
+                found = [expectations.continue_by(words.model, counts, welfare).needs]
             known = self._needs.add(key, found)
         return known[0] if known else None

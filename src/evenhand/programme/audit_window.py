@@ -6,7 +6,7 @@ step of their last observation, from which their state distributions are propaga
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from typing import Any
 
@@ -24,6 +24,7 @@ from evenhand.programme.expectations import SUMS, UNKNOWN, Account, Continuation
 from evenhand.programme.ledger import last_event
 from evenhand.programme.named_model import Words
 from evenhand.programme.roster import RosterArm, arms_as_of, check_step
+from evenhand.programme.settings import changes_between, values_between
 from evenhand.programme.vocabulary import Vocabulary
 from evenhand.typing import Bools, Floats, Ints
 
@@ -60,6 +61,12 @@ class Span:
     """(arm, step) whether an earlier report said otherwise."""
     overrides: tuple[tuple[int, Any], ...]
     """Stored decisions that were overridden, each with the index of its arm."""
+    changes: tuple[str, ...]
+    """Lasting changes that came into force in the window, in sentences."""
+    moves: tuple[tuple[int, Mapping[int, tuple[str, str]]], ...]
+    """Steps at which arms were transferred, each with types and groups before it, by their numbers."""
+    budgets: Mapping[int, dict[str, float]]
+    """Usual budgets that came into force after the first step, by their first steps."""
     new_from: int
     """First step of which something was read that was not known before."""
     content: object
@@ -69,6 +76,13 @@ class Span:
     def _translated(self) -> dict[Words, dict[str, Ints]]:
         """Tables of indices by the names of a model."""
         return {}
+
+    def arm_at(self, place: int, step: int) -> RosterArm:
+        """Return an arm with its type and group at a step."""
+        arm = self.arms[place]
+        kinds = (kinds[arm.id] for until, kinds in self.moves if step < until and arm.id in kinds)
+        kind, group = next(kinds, (arm.type, arm.group))
+        return arm if (kind, group) == (arm.type, arm.group) else replace(arm, type=kind, group=group)
 
     @property
     def horizon(self) -> int:
@@ -147,7 +161,8 @@ class Span:
         tables = model.tables
         now, seen = tables.initial[block].copy(), np.zeros(len(block), dtype=np.bool_)
         for column in range(first - self.since):
-            there = np.flatnonzero(joined <= self.since + column)
+            # Arms count from where they were first seen, which may be before they joined: in the history.
+            there = np.flatnonzero((joined <= self.since + column) | seen | (numbers["state"][:, column] != UNKNOWN))
             state = numbers["state"][there, column]
             known = state != UNKNOWN
             now[there[known]] = np.arange(now.shape[1]) == state[known, None]
@@ -177,7 +192,9 @@ def read_span(
         raise InvalidInputError(f"event: expected a number from 1 to {newest}, the last event, got {event!r}")
     as_of = newest if event is None else event
     plans = schema.plans
-    accepted = select(func.min(plans.c.step), func.max(plans.c.step)).where(plans.c.accepted_event <= as_of)
+    accepted = select(func.min(plans.c.step), func.max(plans.c.step)).where(
+        *schema.valid(plans, as_of, "accepted_event")
+    )
     begun, ended = tx.execute(accepted).one()
     if begun is None:
         raise InvalidInputError("audit: no plan was accepted yet")
@@ -189,13 +206,13 @@ def read_span(
         )
     arms = [
         arm
-        for arm in arms_as_of(tx, as_of)
+        for arm in arms_as_of(tx, as_of, step=last)
         if arm.joined_step <= last and (arm.left_step is None or arm.left_step > max(first, arm.joined_step))
     ]
     if not arms:
         raise InvalidInputError(f"no arm takes part from step {first} to step {last}")
     table = schema.observations
-    seen = select(table.c.arm, func.max(table.c.step)).where(table.c.step <= first, table.c.event <= as_of)
+    seen = select(table.c.arm, func.max(table.c.step)).where(table.c.step <= first, *schema.valid(table, as_of))
     found = {row[0]: row[1] for row in tx.execute(seen.group_by(table.c.arm))}
     since = min((found.get(arm.id, arm.joined_step) for arm in arms if arm.joined_step <= first), default=first)
     return _read(tx, arms, since, first, last, as_of, known)
@@ -243,7 +260,7 @@ def _read(
         ]
 
     plans, table_ = schema.plans, schema.decisions
-    closed = [plans.c.accepted_event > after, plans.c.accepted_event <= event]
+    closed = [plans.c.accepted_event > after, *schema.valid(plans, event, "accepted_event")]
     closed += [plans.c.step >= since, plans.c.step <= last]
     of_step = [("", "", (), event + 1)] * width if known is None else [*known.plans, *[("", "", (), event + 1)] * added]
     of_plan = (plans.c.step, plans.c.model, plans.c.policy, plans.c.budget_json, plans.c.accepted_event)
@@ -262,9 +279,10 @@ def _read(
             overrides.append((place[row.arm], row))
 
     def reports(table: Any, *columns: Any) -> Any:
+        """Select the valid reports of the window that are not read yet."""
         new = (table.c.event > after) | (table.c.step > last - added)
         written = (
-            table.c.event <= event,
+            *schema.valid(table, event),
             table.c.step >= since,
             table.c.step <= last,
             *([] if known is None else [new]),
@@ -292,8 +310,21 @@ def _read(
         cells["done"][at[final]], reward.reshape(-1)[at[final]] = values[0][final], values[1][final]
     digests, policies = tuple(one[0] for one in of_step), tuple((one[1], one[2]) for one in of_step[first - since :])
     return Span(first, last, event, since, tuple(arms), digests, policies, tuple(of_step), texts, reward, late,
-                corrected, tuple(overrides), new_from,
+                corrected, tuple(overrides), tuple(changes_between(tx, first, last, event)),
+                _moves(tx, first, last, event), values_between(tx, "budget", first + 1, last, event), new_from,
                 object() if known is None or new_from <= last else known.content)  # fmt: skip
+
+
+def _moves(tx: Connection, first: int, last: int, event: int) -> tuple[tuple[int, Mapping[int, tuple[str, str]]], ...]:
+    """Steps of transfers within a window, each with types and groups before it."""
+    table = schema.transfers
+    within = [table.c.from_step > first, table.c.from_step <= last, *schema.valid(table, event)]
+    rows = tx.execute(select(table.c.from_step, table.c.arm).where(*within).order_by(table.c.from_step)).all()
+    moved, found = {row.arm for row in rows}, []
+    for step in dict.fromkeys(row.from_step for row in rows):
+        before = arms_as_of(tx, event, step=step - 1)
+        found.append((step, {arm.id: (arm.type, arm.group) for arm in before if arm.id in moved}))
+    return tuple(found)
 
 
 def given(texts: Any) -> Bools:

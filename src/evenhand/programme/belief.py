@@ -66,7 +66,7 @@ def know(tx: Connection, words: Words, arms: Sequence[RosterArm], step: int, eve
         event: later events are ignored; by default none.
     """
     table = schema.observations
-    known = [] if event is None else [table.c.event <= event]
+    known = schema.valid(table, event)
     newest = (table.c.event, table.c.id)
     at_step = select(table.c.arm, table.c.state).where(table.c.step == step, *known).order_by(*newest)
     now = {row.arm: row.state for row in tx.execute(at_step)}
@@ -175,9 +175,8 @@ def accepted_between(
         event: as of an event, or now.
     """
     plans, table = schema.plans, schema.decisions
-    closed = [plans.c.status == schema.ACCEPTED, plans.c.step >= first, plans.c.step < step]
-    if event is not None:
-        closed.append(plans.c.accepted_event <= event)
+    closed = [plans.c.step >= first, plans.c.step < step, plans.c.accepted_event.is_not(None)]
+    closed += schema.valid(plans, event, "accepted_event")
     query = select(table.c.arm, plans.c.step, table.c.state, table.c.accepted)
     query = query.join(plans, plans.c.id == table.c.plan).where(*closed)
     rows = _of_arms(tx, lambda part: query.where(table.c.arm.in_(part)), arms)
@@ -198,7 +197,7 @@ def done_between(
     """
     found = {cell: action for cell, (_, action) in accepted_between(tx, arms, first, step, event).items()}
     table = schema.records
-    within = [table.c.step >= first, table.c.step < step, *([] if event is None else [table.c.event <= event])]
+    within = [table.c.step >= first, table.c.step < step, *schema.valid(table, event)]
     query = select(table.c.arm, table.c.step, table.c.action).where(*within).order_by(table.c.event, table.c.id)
     rows = _of_arms(tx, lambda part: query.where(table.c.arm.in_(part)), arms)
     return found | {(arm, at): action for arm, at, action in rows}
@@ -208,6 +207,8 @@ def decided_between(
     tx: Connection, words: Words, blocks: Mapping[int, int], first: int, step: int, event: int | None = None
 ) -> dict[tuple[int, int], tuple[int, bool]]:
     """Return the state that an accepted plan assumed, and whether the arm was served, by (arm, step).
+
+    Before step 0, in the history, the state is the last one seen by then.
 
     Args:
         tx: a transaction.
@@ -219,8 +220,36 @@ def decided_between(
     """
     done, served = done_between(tx, list(blocks), first, step, event), words.model.tables.served
     found: dict[tuple[int, int], tuple[int, bool]] = {}
-    for (arm, at), (name, _) in accepted_between(tx, list(blocks), first, step, event).items():
-        state, action = words.state(blocks[arm], name), words.action(blocks[arm], done[arm, at])
+    assumed = {cell: name for cell, (name, _) in accepted_between(tx, list(blocks), first, step, event).items()}
+    if first < 0:
+        assumed |= _past_states(tx, words, blocks, first, done, event)
+    for (arm, at), name in assumed.items():
+        idle = words.idle_name(blocks[arm])
+        state, action = words.state(blocks[arm], name), words.action(blocks[arm], done.get((arm, at), idle))
         if isinstance(state, int) and isinstance(action, int):
             found[arm, at] = state, bool(served[blocks[arm], state, action])
+    return found
+
+
+def _past_states(
+    tx: Connection,
+    words: Words,
+    blocks: Mapping[int, int],
+    first: int,
+    done: Mapping[tuple[int, int], str],
+    event: int | None,
+) -> dict[tuple[int, int], str]:
+    """Return the last state seen by each step of the history at which an arm was seen or served, by (arm, step)."""
+    table = schema.observations
+    query = select(table.c.arm, table.c.step, table.c.state).order_by(table.c.step, table.c.event, table.c.id)
+    query = query.where(table.c.step < 0, *schema.valid(table, event))
+    seen: dict[tuple[int, int], str] = {}
+    for arm, at, state in _of_arms(tx, lambda part: query.where(table.c.arm.in_(part)), list(blocks)):
+        seen[arm, at] = state
+    last: dict[int, str] = {}
+    found: dict[tuple[int, int], str] = {}
+    for arm, at in sorted({*seen, *(cell for cell in done if cell[1] < 0)}):
+        last[arm] = seen.get((arm, at)) or last.get(arm) or words.states[blocks[arm]][0]
+        if at >= first:
+            found[arm, at] = last[arm]
     return found

@@ -150,12 +150,15 @@ def to_bytes(solution: Solution) -> tuple[str, bytes]:
     return hashlib.sha256(stream.getvalue()).hexdigest(), stream.getvalue()
 
 
-def policy_of(solution: Solution, arms: Sequence[RosterArm], improvable: bool = False) -> tuple[bytes, dict[str, Any]]:
+def policy_of(
+    solution: Solution, arms: Sequence[RosterArm], terms: str, improvable: bool = False
+) -> tuple[bytes, dict[str, Any]]:
     """Return the policy of a solution as stored: its file, and facts with its certificate.
 
     Args:
         solution: of the problem of some arms.
         arms: their roster.
+        terms: `Library.terms_digest` of the problem.
         improvable: whether a further search for a better one is due.
     """
     digest, body = to_bytes(solution)
@@ -168,6 +171,7 @@ def policy_of(solution: Solution, arms: Sequence[RosterArm], improvable: bool = 
         "method": solution.method,
         "reason": solution.reason,
         "any_number": serves_any_number,
+        "terms": terms,
         "improvable": improvable,
         "seconds": sum(solution.seconds.values()),
         "parts": [{"policy": part.name, "share": part.share} for part in solution.parts],

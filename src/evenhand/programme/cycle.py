@@ -71,7 +71,7 @@ class Cycle:
                 return certificates.Solved.of(earlier)
             row = tx.execute(select(schema.programme)).one()
             arms = self._library.present(tx)
-            problem = self._library.problem(tx, arms)
+            problem, terms = self._library.problem(tx, arms), self._library.terms_digest(tx)
         # With floors the search begins anew: the policy in use may miss them by chance.
         improves = method == certificates.METHOD and self.needs_solving().improvable and not problem.has_floors
         before = self.plan_in_use(problem) if improves else None
@@ -81,7 +81,7 @@ class Cycle:
         else:
             settings = SolveMethod(method, seconds=seconds, plans=[before])
             solution = solve(problem, method=settings, budgets=[problem.budget], **how)[0].solution
-        body, facts = certificates.policy_of(solution, arms, solution.stopped and before is None)
+        body, facts = certificates.policy_of(solution, arms, terms, solution.stopped and before is None)
 
         def do(tx: Connection) -> certificates.Solved:
             known = facts | facts["certificate"] | {"event": store_policy(tx, row.model, body, facts, who)}
@@ -158,6 +158,8 @@ class Cycle:
             return "nothing was solved yet"
         if tx.execute(select(schema.programme.c.model)).scalar_one() not in models:
             return "the model is a new one, and nothing was solved for it yet"
+        if self._library.terms(tx):
+            return "nothing was solved yet for the present roster, budget, welfare and promises"
         return "no policy can serve the present roster"
 
     def _in_use(self, tx: Connection) -> tuple[str | None, certificates.Numbers, certificates.Certificate | None]:
@@ -165,6 +167,11 @@ class Cycle:
         numbers = self._library.numbers(tx)
         digest = self._serving(tx, numbers)
         return digest, numbers, None if digest is None else self._certified(tx, digest, numbers)
+
+    def policy_in_use(self, tx: Connection) -> tuple[Plan | None, str]:
+        """Return the policy that serves the present roster, and its digest; None and empty without one."""
+        digest = self._in_use(tx)[0]
+        return (None, "") if digest is None else (self._library.policy(tx, digest), digest)
 
     def _certified(self, tx: Connection, digest: str, numbers: certificates.Numbers) -> certificates.Certificate | None:
         """The certificate of a policy for a roster, where it is known."""
@@ -185,15 +192,18 @@ class Cycle:
     def _serving(self, tx: Connection, wanted: certificates.Numbers) -> str | None:
         """The policy of the present model for a roster: the last one made for it, else the last that can serve it."""
         passive = [kind for kind in ROUTINE if kind != "solved"]
-        return self._library.remember(tx, "serving", lambda: self._find_serving(tx, wanted), wanted, passive)
+        about = wanted, self._library.terms_digest(tx)
+        return self._library.remember(tx, "serving", lambda: self._find_serving(tx, wanted), about, passive)
 
     def _find_serving(self, tx: Connection, wanted: certificates.Numbers) -> str | None:
         table = schema.policies
         model = select(schema.programme.c.model).scalar_subquery()
         query = select(table.c.facts_json).where(table.c.model == model).order_by(table.c.event.desc())
-        kinds, fallback = {row[:2] for row in wanted}, None
+        kinds, fallback, terms = {row[:2] for row in wanted}, None, self._library.terms_digest(tx)
         for facts in map(json.loads, tx.execute(query).scalars()) if wanted else ():
             found = certificates.Certificate.of(facts["certificate"])
+            if facts["terms"] != terms:
+                continue
             if found.numbers == wanted:
                 return found.policy
             if fallback is None and facts["any_number"] and kinds <= {row[:2] for row in found.numbers}:
@@ -330,7 +340,7 @@ class Cycle:
         """
         with self._store.reading() as tx:
             row = decisions.plan_row(tx, plan)
-            words = self._library.model(tx, row.model)[1]
+            words = self._library.model(tx, row.model, row.step, row.known_event)[1]
             arms = roster.taking_part(tx, row.step, row.known_event)
             known, budget = know(tx, words, arms, row.step, row.known_event), json.loads(row.budget_json)
             inputs = decisions.Inputs(row.step, row.model, row.policy, row.seed, budget, known, row.known_event)
@@ -414,6 +424,8 @@ class Cycle:
             return []
         model = tx.execute(select(schema.programme.c.model)).scalar_one()
         words, same = self._library.model(tx, model)[1], model == row.model
+        terms = self._library.terms
+        is_changed = terms(tx, row.step) != terms(tx, row.step, row.known_event)
         arms = self._library.taking_part(tx, row.step)
         if self._library.only(tx, row.event):  # then only arms with reports are known otherwise
             since = union(
@@ -422,6 +434,7 @@ class Cycle:
             touched = set(tx.execute(since).scalars())
             arms, rows = [arm for arm in arms if arm.id in touched], [one for one in rows if one.arm_id in touched]
         found = decisions.changes(rows, know(tx, words, arms, row.step), words, beliefs=same)
+        found = [Fault("", "the budget, the welfare or a promise was changed"), *found] if is_changed else found
         return found if same else [Fault("", "another model was adopted"), *found]
 
     def changed_since(self, plan: int) -> list[Fault]:
@@ -434,25 +447,29 @@ class Cycle:
             row = decisions.plan_row(tx, plan)
             return self._changes(tx, row, self._rows(tx, row))
 
-    def record(self, rows: Any, source: str, *, who: str = "", key: str | None = None) -> Recorded:
+    def record(
+        self, rows: Any, source: str, *, confirmed: bool = False, who: str = "", key: str | None = None
+    ) -> Recorded:
         """Record the actions done; late and corrected records are stored beside the old ones.
 
         Args:
             rows: a table with the columns arm and action, and optionally step (by default the last accepted), reward
-                and next_state, which is stored as an observation of the step after.
+                and next_state, which is stored as an observation of the step after. A blank action means not known.
             source: source of the report.
+            confirmed: also store a table that looks like that of the step before.
             who: author, written into the event.
             key: idempotency key.
 
         Raises:
             TableError: with every fault and its row; nothing is stored then.
+            ConflictError: with the code `same-as-earlier`, if it looks like the table of the step before.
         """
         said = check_text(source, "source")
         table = roster.read_rows(self._library.table(rows), "records", ["arm", "action"], ragged=True)
         request = [table.columns, said]
 
         def do(tx: Connection) -> Recorded:
-            return self._record(tx, table, said, who)
+            return self._record(tx, table, said, who, confirmed)
 
         size = len(table.rows)
         return self._library.change(
@@ -494,18 +511,20 @@ class Cycle:
             known = reports.known_records(tx, [row.step])
             rows = [one for one in decisions.rows_of(tx, plan) if groups is None or one.group in groups]
             arms = {one.arm for one in rows}
-            if unknown := [Fault(name, f"is not in plan {plan}") for name in others if name not in arms]:
+            match = roster.match_names(arms)
+            instead = {match(name): action for name, action in others.items()}
+            if unknown := [Fault(name, f"is not in plan {plan}") for name in instead if name not in arms]:
                 raise InvalidInputError("of these nothing can be recorded:", unknown)
             new = []
             for one in rows:
                 before, reward = known.get((one.arm_id, row.step), (None, None))
-                action = others.get(one.arm, before or one.accepted or one.action)
+                action = instead.get(one.arm, before or one.accepted or one.action)
                 if action != before:  # a known reward stays if only the action is another
                     text = "" if reward is None else repr(reward)
                     new.append({"arm": one.arm, "step": str(row.step), "action": action, "reward": text})
             if not new:
                 raise ConflictError(f"all of step {row.step} is recorded already, and nothing else was said now")
-            return self._record(tx, roster.read_rows(new, "records", ["arm", "action"]), said, who)
+            return self._record(tx, roster.read_rows(new, "records", ["arm", "action"]), said, who, True)
 
         return self._library.change(Recorded, "record", [plan, sorted(others.items()), said], key, do)
 
@@ -523,7 +542,7 @@ class Cycle:
         """Return of how many arms it was recorded what was done at a step."""
         table = schema.records
         with self._store.reading() as tx:
-            query = select(func.count(table.c.arm.distinct())).where(table.c.step == step)
+            query = select(func.count(table.c.arm.distinct())).where(table.c.step == step, *schema.valid(table))
             return int(tx.execute(query).scalar_one())
 
     def last_served(self, rows: Sequence[decisions.PlanRow], step: int, most: int = 100) -> dict[int, int]:
@@ -537,7 +556,7 @@ class Cycle:
         with self._store.reading() as tx:
             words = self._library.model(tx)[1]
             blocks = {row.arm_id: words.blocks[row.type, row.group] for row in rows}
-            found = decided_between(tx, words, blocks, max(step - most, 0), step)
+            found = decided_between(tx, words, blocks, step - most, step)
         served = sorted((at, arm) for (arm, at), (_, is_served) in found.items() if is_served)
         return {arm: at for at, arm in served}
 
@@ -550,7 +569,7 @@ class Cycle:
         """
         plans, decided, stored = schema.plans, schema.decisions, schema.records
         span = (plans.c.step > last - most) & (plans.c.step <= last) & (plans.c.status == schema.ACCEPTED)
-        done = exists().where(stored.c.arm == decided.c.arm, stored.c.step == plans.c.step)
+        done = exists().where(stored.c.arm == decided.c.arm, stored.c.step == plans.c.step, *schema.valid(stored))
         query = select(plans.c.step, plans.c.id, func.count()).join(decided, decided.c.plan == plans.c.id)
         query = query.where(span, ~done).group_by(plans.c.step, plans.c.id).order_by(plans.c.step)
         with self._store.reading() as tx:
@@ -560,7 +579,7 @@ class Cycle:
         arms = roster.arms_named(tx, table.columns["arm"])
         return reports.read_records(table, arms, self._library.model(tx)[1], roster.present_step(tx))
 
-    def _record(self, tx: Connection, table: Table, source: str, who: str) -> Recorded:
+    def _record(self, tx: Connection, table: Table, source: str, who: str, confirmed: bool) -> Recorded:
         present, found = roster.present_step(tx), self._read_records(tx, table)
         steps = [one.step for one in found]
         arms = [one.arm.id for one in found]
@@ -571,20 +590,24 @@ class Cycle:
         corrected = differing = 0
         for one in found:
             place = one.arm.id, one.step
-            corrected += place in before and before[place] != (one.action, one.reward)
-            differing += place in accepted and accepted[place][1] != one.action
+            if one.action is not None:
+                corrected += place in before and before[place] != (one.action, one.reward)
+                differing += place in accepted and accepted[place][1] != one.action
+        if not confirmed:
+            reports.question_records(tx, found, differing)
         content = [[ledger.of_arm(one.arm.id), one.step, one.action, one.reward, one.next_state] for one in found]
         event = append(tx, "recorded", who, {"source": source, "done": content})
         done, seen = [], []
         for one in found:
             arm, step = one.arm.id, one.step
-            done.append({"arm": arm, "step": step, "action": one.action, "reward": one.reward})
+            if one.action is not None:
+                done.append({"arm": arm, "step": step, "action": one.action, "reward": one.reward})
             if one.next_state is not None:
                 seen.append({"arm": arm, "step": step + 1, "state": one.next_state})
         reports.store_reports(tx, schema.records, done, source, event)
         reports.store_reports(tx, schema.observations, seen, source, event)
         late = sum(step < present - 1 for step in steps)
-        return Recorded(event, len(found), late, corrected, differing, len(seen))
+        return Recorded(event, len(done), late, corrected, differing, len(seen), len(table.rows) - len(done))
 
 
 def store_policy(tx: Connection, model: str, body: bytes, facts: Mapping[str, Any], who: str) -> int:
@@ -604,7 +627,7 @@ def store_policy(tx: Connection, model: str, body: bytes, facts: Mapping[str, An
     content = {"policy": digest, "method": facts["method"], "certificate": facts["certificate"]}
     event = append(tx, "solved", who, content)
     if tx.execute(select(table.c.digest).where(table.c.digest == digest)).first() is not None:
-        change_rows(tx, table, [{"digest": digest, "event": event}])
+        change_rows(tx, table, [{"digest": digest, "facts_json": ledger.as_text(facts), "event": event}])
     else:
         row = {"digest": digest, "model": model, "body": body, "facts_json": ledger.as_text(facts)}
         add_rows(tx, table, [row | {"at": ledger.now(), "event": event}])
@@ -614,6 +637,7 @@ def store_policy(tx: Connection, model: str, body: bytes, facts: Mapping[str, An
 def _late(tx: Connection, step: int) -> int:
     """Reports on earlier steps that came since the last plan was accepted."""
     plans, table = schema.plans, schema.observations
-    last = tx.execute(select(func.max(plans.c.accepted_event))).scalar()
-    late = select(func.count()).select_from(table).where(table.c.step < step, table.c.event > (last or 0))
+    last = tx.execute(select(func.max(plans.c.accepted_event)).where(*schema.valid(plans))).scalar()
+    since = table.c.event > (last or 0)
+    late = select(func.count()).select_from(table).where(table.c.step < step, since, *schema.valid(table))
     return int(tx.execute(late).scalar_one()) if last is not None else 0

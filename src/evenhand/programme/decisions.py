@@ -13,7 +13,7 @@ model. What was reported again and says the same changes nothing.
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import Any
 
@@ -30,7 +30,7 @@ from evenhand.programme import ledger, schema
 from evenhand.programme.belief import BELIEVED, SEEN, Known
 from evenhand.programme.certificates import Certificate
 from evenhand.programme.named_model import Words
-from evenhand.programme.roster import raise_faults, unknown_arm
+from evenhand.programme.roster import match_names, raise_faults, transferred, unknown_arm
 from evenhand.programme.vocabulary import Vocabulary
 from evenhand.report.format import capitalised, spelled
 from evenhand.typing import Ints
@@ -369,8 +369,13 @@ def rows_of(tx: Connection, plan: int) -> tuple[PlanRow, ...]:
     query = select(*(renamed[name] if name in renamed else table.c[name] for name in names))
     query = query.join(arms, arms.c.id == table.c.arm).where(table.c.plan == plan).order_by(table.c.place)
     served = names.index("served")  # stored as a number
-    rows: list[Any] = list(tx.execute(query).all())
-    return tuple(PlanRow(*[*row[:served], bool(row[served]), *row[served + 1 :]]) for row in rows)
+    read: list[Any] = list(tx.execute(query).all())
+    rows = tuple(PlanRow(*[*row[:served], bool(row[served]), *row[served + 1 :]]) for row in read)
+    made = plan_row(tx, plan)
+    if not (kinds := transferred(tx, made.step, made.event)):
+        return rows
+    known = ((row, kinds.get(row.arm_id, (row.type, row.group))) for row in rows)
+    return tuple(replace(row, type=kind, group=group) for row, (kind, group) in known)
 
 
 def stored_plan(
@@ -454,8 +459,9 @@ def read_overrides(table: Table, cells: PlanCells, budget: Sequence[float]) -> d
     faults: list[Fault] = []
     met: dict[str, str] = {}
     found: dict[str, tuple[str, str]] = {}
-    for row, name, text, why in zip(table.rows, *(table.columns[c] for c in ("arm", "action", "why")), strict=True):
-        hint, wrong = len(faults) < SHOWN_FAULTS, []
+    match = match_names(cells.rows)
+    for row, typed, text, why in zip(table.rows, *(table.columns[c] for c in ("arm", "action", "why")), strict=True):
+        name, hint, wrong = match(typed), len(faults) < SHOWN_FAULTS, list[str]()
         if name not in cells.rows:
             wrong.append(unknown_arm(name, cells.rows, hint))
         elif name in met:
@@ -500,6 +506,8 @@ def changes(rows: Sequence[PlanRow], known: Sequence[Known], words: Words, belie
     for row in known:
         old = then.get(row.arm.id) if beliefs or row.known == SEEN else None
         now = words.states[row.block][row.state], row.known, row.seen_step, row.chance
+        if row.arm.id in then and (row.arm.type, row.arm.group) != (then[row.arm.id].type, then[row.arm.id].group):
+            content.append(Fault(row.arm.name, f"is in {row.arm.group} now"))
         if old is not None and (old.state, old.known, old.seen_step, old.chance) != now:
             said = f"is {row.known} in {quoted(now[0])}{_chance(row.chance)}"
             before = f"{quoted(old.state)}, {old.known}{_chance(old.chance)}"

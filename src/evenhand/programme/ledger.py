@@ -48,8 +48,8 @@ class Event:
 
     kind: str
     """created, joined, left, erased, observed, solved, planned, accepted, recorded, refitted, adopted, declined,
-    bounded, worded, needed, approved, safeguarded, or answered: a key was stored for an answer that changed
-    nothing."""
+    bounded, worded, needed, changed, imported, undone, approved, safeguarded, or answered: a key was stored for an
+    answer that changed nothing."""
 
     who: str
     """Author."""

@@ -14,12 +14,15 @@ from evenhand.model.io.text_table import Table
 from evenhand.planning import Plan, load_plan
 from evenhand.programme import ledger, roster, schema
 from evenhand.programme.certificates import Numbers, numbers_of
-from evenhand.programme.ledger import Result, answered, once
-from evenhand.programme.named_model import Words, from_bytes, of_roster
+from evenhand.programme.ledger import Result, answered, as_text, digest_of, once
+from evenhand.programme.named_model import Words, from_bytes, of_roster, with_kinds, with_promises
 from evenhand.programme.settings import setting
 from evenhand.programme.store import Store
 from evenhand.programme.vocabulary import NOUNS, Vocabulary, has_own_heads
 from evenhand.typing import Ints
+
+TERMS = ("budget", "welfare", "max_wait")
+"""Settings that policies are solved for."""
 
 ROUTINE = ("observed", "recorded", "planned", "accepted", "solved", "answered")
 """Kinds of events that leave the roster as it is."""
@@ -65,24 +68,64 @@ class Library:
         self._values: dict[str, tuple[tuple[int, str], Hashable, Any]] = {}
         self._evidence: Cache[Ints] = Cache()
 
-    def model(self, tx: Connection, digest: str | None = None) -> tuple[CoupledMDP, Words]:
-        """Return a model with its names; by default the one in use."""
+    def model(
+        self, tx: Connection, digest: str | None = None, step: int | None = None, event: int | None = None
+    ) -> tuple[CoupledMDP, Words]:
+        """Return a model with its names, and with the budget, promises and groups that were settled since.
+
+        Args:
+            tx: a transaction.
+            digest: of the model; by default the one in use.
+            step: at which they hold; by default the present one.
+            event: as of this event; by default now.
+        """
         wanted = digest or str(ledger.run(tx, _MODEL).fetchone()[0])
-        known = self._models.get(wanted)
+        terms, kinds = self.terms(tx, step, event), setting(tx, "kinds", 0) or []
+        budget, promises = terms.get("budget"), terms.get("max_wait", [])
+        key = wanted, as_text([budget, promises, kinds])
+        known = self._models.get(key)
         if known is not None:
             return known
         body = tx.execute(select(schema.models.c.body).where(schema.models.c.digest == wanted)).scalar_one()
-        model = from_bytes(body)
-        return self._models.add(wanted, (model, Words(model)))
+        model = with_kinds(from_bytes(body), kinds)
+        model = with_promises(model if budget is None else model.with_budget(budget), promises)
+        return self._models.add(key, (model, Words(model)))
+
+    def terms(self, tx: Connection, step: int | None = None, event: int | None = None) -> dict[str, Any]:
+        """Return the lasting changes in force at a step: budget, welfare and promised waits, if they were changed.
+
+        Args:
+            tx: a transaction.
+            step: by default the present one.
+            event: as of this event; by default now.
+        """
+        table = schema.settings
+        known = select(table.c.id).where(table.c.name.in_(TERMS)).limit(1)
+        if tx.execute(known).first() is None:
+            return {}
+        at = roster.present_step(tx, event) if step is None else step
+        found = {name: setting(tx, name, at, event) for name in TERMS}
+        return {name: value for name, value in found.items() if value is not None}
+
+    def welfare(self, tx: Connection, step: int | None = None) -> str | None:
+        """Return the welfare in force at a step, by default the present one."""
+        own: str | None = tx.execute(select(schema.programme.c.welfare)).scalar()
+        return self.terms(tx, step).get("welfare", own)
+
+    def terms_digest(self, tx: Connection) -> str:
+        """Digest of budget, welfare and promises in force; policies that were solved for others do not serve."""
+        terms = self.terms(tx)
+        return digest_of([terms.get("budget"), self.welfare(tx), terms.get("max_wait")])
 
     def evidence(self, tx: Connection, digest: str) -> Ints:
         """(block, state, action) number of observations behind a model, -1 if unknown.
 
         They are those of the fit that the programme began with, and those of the refit by which the model was made.
         """
-        if (known := self._evidence.get(digest)) is not None:
-            return known
         words = self.model(tx, digest)[1]
+        key = digest, len(words.model.tables)  # groups may have been added
+        if (known := self._evidence.get(key)) is not None:
+            return known
         counts = np.full(words.model.tables.rewards.shape, -1, dtype=np.int64)
         query = select(schema.refits.c.facts_json).where(schema.refits.c.model == digest)
         facts = tx.execute(query.order_by(schema.refits.c.id.desc()).limit(1)).scalar()
@@ -101,7 +144,7 @@ class Library:
                 for a, action in enumerate(words.actions[block]):
                     first = 0 if fitted is None else fitted.get(state, {}).get(action, 0)
                     counts[block, s, a] = first + moved.get((kind, state, action), 0)
-        return self._evidence.add(digest, counts)
+        return self._evidence.add(key, counts)
 
     def vocabulary(self, tx: Connection, most: int = 500) -> Vocabulary:
         """Return the words and the calendar, with the names that contain a term of the library.
@@ -193,8 +236,7 @@ class Library:
     def problem(self, tx: Connection, arms: Sequence[roster.RosterArm], model: str | None = None) -> CoupledMDP:
         """Return the problem of some arms."""
         settled, words = self.model(tx, model)
-        welfare = tx.execute(select(schema.programme.c.welfare)).scalar()
-        return of_roster(settled, words.blocks_of(arms), welfare)
+        return of_roster(settled, words.blocks_of(arms), self.welfare(tx))
 
     def change(
         self,

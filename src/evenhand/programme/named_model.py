@@ -10,7 +10,7 @@ import io
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -80,6 +80,47 @@ def to_bytes(model: CoupledMDP) -> tuple[str, bytes]:
 def from_bytes(body: bytes) -> CoupledMDP:
     """The model of some bytes."""
     return load(io.BytesIO(body), "npz")
+
+
+def with_kinds(model: CoupledMDP, kinds: Iterable[Sequence[str]]) -> CoupledMDP:
+    """Return the model with blocks of more groups, each with the tables of the same type in another group.
+
+    Args:
+        model: a settled one.
+        kinds: (type, new group, group whose tables it takes); those that the model has are left out.
+    """
+    blocks = {name: block for block, name in reversed(list(enumerate(names_of(model))))}
+    taken, groups = list(range(len(model.tables))), list(model.groups)
+    for kind, group, other in kinds:
+        if (kind, group) not in blocks:
+            blocks[kind, group] = len(taken)
+            taken.append(taken[blocks[kind, other]])
+            groups.append(group)
+    if len(taken) == len(model.tables):
+        return model
+    return replace(
+        model,
+        arms=model.tables.select(np.array(taken)),
+        counts=model.counts[taken],
+        groups=groups,
+        floors=model.floors[taken],
+        max_waits=model.max_waits[taken],
+    )
+
+
+def with_promises(model: CoupledMDP, promises: Iterable[Mapping[str, Any]]) -> CoupledMDP:
+    """Return the model with promised waits, later ones over earlier ones.
+
+    Args:
+        model: a settled one.
+        promises: each with a state, steps or None, and perhaps a type and a group.
+
+    Raises:
+        InvalidInputError: an unknown state, type or group, or steps that are not a whole number.
+    """
+    for row in promises:
+        model = model.with_max_wait({row["state"]: row["steps"]}, type=row.get("type"), group=row.get("group"))
+    return model
 
 
 def of_roster(model: CoupledMDP, blocks: Sequence[int] | Ints, welfare: str | None = None) -> CoupledMDP:

@@ -15,14 +15,16 @@ from typing import Any
 
 from sqlalchemy import Connection, select
 
-from evenhand.errors import InvalidInputError, ModelError
+from evenhand.errors import Fault, InvalidInputError, ModelError, TableError
 from evenhand.fitting import Named, load_posterior, matched, posterior_path
 from evenhand.model import CoupledMDP, as_table, read_welfare
 from evenhand.model.io import load
+from evenhand.model.io.text_table import Table
 from evenhand.model.welfare import DEFAULT
-from evenhand.programme import ledger, reports, roster, schema
+from evenhand.programme import ledger, past_records, reports, roster, schema
 from evenhand.programme.audit import Audits, read_need
 from evenhand.programme.certificates import Numbers
+from evenhand.programme.changes import LastingChanges
 from evenhand.programme.counterfactuals import Counterfactuals
 from evenhand.programme.cycle import Cycle
 from evenhand.programme.decisions import proposal
@@ -36,7 +38,7 @@ from evenhand.programme.roster import Newcomer, RosterArm, present_step, read_ne
 from evenhand.programme.safeguards import Safeguards
 from evenhand.programme.settings import add_setting, setting
 from evenhand.programme.store import Store
-from evenhand.programme.vocabulary import Vocabulary
+from evenhand.programme.vocabulary import Vocabulary, vocabulary_of
 
 MOST_SEED = 2**63 - 1
 """Largest seed."""
@@ -132,6 +134,7 @@ class Programme:
     `refitting`        refits of the model, drift, proposals (`Refits`)
     `safeguards`       erasure, second approvals, views (`Safeguards`)
     `counterfactuals`  the price of fairness and what-if plans (`Counterfactuals`)
+    `changes`          lasting changes and undo (`LastingChanges`)
 
     Example:
         >>> import evenhand as eh
@@ -140,7 +143,7 @@ class Programme:
         >>> roster = [{"arm": "north", "state": 0}, {"arm": "south", "state": 2}]
         >>> programme = Programme.create("depot.db", model, roster)
         >>> programme.observe([{"arm": "north", "state": 1}], source="inspection")
-        Observed(event=2, observations=1, late=0, corrected=1)
+        Observed(event=2, observations=1, late=0, corrected=1, blank=0)
     """
 
     def __init__(self, store: Store) -> None:
@@ -158,6 +161,8 @@ class Programme:
         self.last_served, self.unrecorded = cycle.last_served, cycle.unrecorded
         self.counterfactuals = supposing = Counterfactuals(self.library, cycle)
         self.price_of_fairness, self.suppose = supposing.price_of_fairness, supposing.suppose
+        self.changes = changes = LastingChanges(self.library, cycle)
+        self.preview_change, self.change, self.undo = changes.preview_change, changes.change, changes.undo
         self.audits = audits = Audits(self.library)
         self.audit, self.books, self.in_need = audits.audit, audits.books, audits.in_need
         self.need, self.set_need = audits.need, audits.set_need
@@ -181,6 +186,7 @@ class Programme:
         name: str = "",
         seed: int = 0,
         words: Mapping[str, Any] | None = None,
+        history: Any = None,
         need: Sequence[str] = (),
         posterior: Named | str | Path | None = None,
         who: str = "",
@@ -195,6 +201,7 @@ class Programme:
             name: of the programme; by default that of its address.
             seed: of all draws.
             words: fields of `Vocabulary`: the programme's own words and its calendar.
+            history: past records, as of `import_history`.
             need: states in which an arm is in need, as of `set_need`.
             posterior: posterior of a fitted model, whose numbers of observations reasons state; by default the file
                 beside a model file, if the model is still its mean.
@@ -210,6 +217,11 @@ class Programme:
         vocabulary = Vocabulary.read(words or {}).check_resources(settled.resource_names)
         newcomers, blocks = read_newcomers(settled, vocabulary.columns(as_table(roster))), Words(settled).blocks
         read_welfare(of_roster(settled, [blocks[new.type, new.group] for new in newcomers]), chosen)
+        past = None
+        if history is not None:
+            arms = [RosterArm(id, new.name, new.type, new.group, 0, None, None) for id, new in enumerate(newcomers, 1)]
+            table = _past_table(vocabulary.columns(as_table(history)))
+            past = past_records.read_past(table, arms, Words(settled), vocabulary)
         states = read_need(Words(settled), need)
         evidence = _observations(problem, model if posterior is None else posterior)
         called = check_text(name or _called(address), "name")
@@ -228,6 +240,8 @@ class Programme:
                 add_setting(tx, "need", states, 0, event)
             if evidence is not None:
                 add_setting(tx, "evidence", evidence, 0, event)
+            if past is not None:
+                past.store(tx, "history", who)
         return programme
 
     @classmethod
@@ -272,7 +286,8 @@ class Programme:
     def _status(self, tx: Connection, step: int) -> Status:
         row = tx.execute(select(schema.programme)).one()
         model, _ = self.library.model(tx)
-        seen = select(schema.observations.c.arm).where(schema.observations.c.step == step).distinct()
+        table = schema.observations
+        seen = select(table.c.arm).where(table.c.step == step, *schema.valid(table)).distinct()
         present = {arm.id for arm in self.library.taking_part(tx, step)}
         types, groups = Counter[str](), Counter[str]()
         for kind, group, many in self.library.numbers(tx):
@@ -285,7 +300,7 @@ class Programme:
             groups=dict(sorted(groups.items())),
             observed=sum(arm in present for (arm,) in tx.execute(seen)),
             budget=model.named_budget,
-            welfare=row.welfare or DEFAULT,
+            welfare=self.library.welfare(tx) or DEFAULT,
             criterion=model.criterion.name,
             over=model.over,
             model=row.model,
@@ -308,7 +323,7 @@ class Programme:
             return [arm for arm in found if arm.name in names] if names else found
 
     def _all_arms(self, tx: Connection) -> list[RosterArm]:
-        return self.library.remember(tx, "arms", lambda: roster.arms_as_of(tx), None, ROUTINE)
+        return self.library.remember(tx, "arms", lambda: roster.arms_as_of(tx), present_step(tx), ROUTINE)
 
     def numbers(self) -> Numbers:
         """The number of arms of each type and group at the present step."""
@@ -323,8 +338,8 @@ class Programme:
         """
         with self.store.reading() as tx:
             arms, words = roster.arms_named(tx, [arm]), self.library.model(tx)[1]
-            roster.find_names(arms, [arm])
-            return reports.history_of(tx, words, [one for one in arms if one.name == arm], present_step(tx))
+            name = roster.find_names(arms, [arm])[0].name
+            return reports.history_of(tx, words, [one for one in arms if one.name == name], present_step(tx))
 
     def model(self) -> CoupledMDP:
         """The present model, with a name for every block; how many arms it has means nothing."""
@@ -409,6 +424,10 @@ class Programme:
 
         def do(tx: Connection) -> Changed:
             newcomers, first = read(tx), present_step(tx) if step is None else roster.check_step(step)
+            closed = setting(tx, "closed", roster.MOST_STEP) or {}
+            late = [new for new in newcomers if new.group in closed]
+            faults = [Fault(new.name, f"{new.group} closes; let it join {closed[new.group]}") for new in late]
+            roster.raise_faults(faults, table.source)
             event = append(tx, "joined", who, {"step": first, "arms": _body(tx, newcomers)})
             _join(tx, newcomers, first, event)
             return Changed(event, tuple(new.name for new in newcomers), first)
@@ -439,34 +458,47 @@ class Programme:
             same = {"left_event": event, "left_why": reason}
             rows = [{"id": arm.id, "name": arm.name, "left_step": max(step, arm.joined_step)} | same for arm in leaving]
             change_rows(tx, schema.arms, rows)
-            return Changed(event, tuple(names), step)
+            return Changed(event, tuple(arm.name for arm in leaving), step)
 
         return self.library.change(Changed, "leave", request, key, do, find)
 
     def observe(
-        self, rows: Any, source: str, *, step: int | None = None, who: str = "", key: str | None = None
+        self,
+        rows: Any,
+        source: str,
+        *,
+        step: int | None = None,
+        confirmed: bool = False,
+        who: str = "",
+        key: str | None = None,
     ) -> reports.Observed:
         """Say in which states arms were seen; late and corrected reports are stored beside the old ones.
 
         Args:
-            rows: a table with the columns arm and state, and perhaps step.
+            rows: a table with the columns arm and state, and perhaps step. A blank state means not seen.
             source: source of the report.
             step: of rows that name none; by default the present one.
+            confirmed: also store a table that looks like that of an earlier step.
             who: author, written into the event.
             key: idempotency key.
 
         Raises:
             TableError: with every fault and its row; nothing is stored then.
+            ConflictError: with the code `same-as-earlier`, if it looks like the table of an earlier step.
         """
         table = roster.read_rows(self.library.table(rows), "observations", ["arm", "state"], ragged=True)
         said = check_text(source, "source")
-        request = [table.columns, said, step]
+        columns = table.columns
+        request = [columns, said, step]
 
         def read(tx: Connection) -> tuple[int, list[tuple[reports.ReportRow, str]]]:
             present = present_step(tx)
             usual = present if step is None else roster.check_step(step)
-            arms = roster.arms_named(tx, table.columns["arm"])
-            return present, reports.read_observations(table, arms, self.library.model(tx)[1], usual, present)
+            words = self.library.model(tx)[1]
+            found = reports.read_observations(table, roster.arms_named(tx, table.columns["arm"]), words, usual, present)
+            if not confirmed:
+                reports.question_observations(tx, words, found)
+            return present, found
 
         def do(tx: Connection) -> reports.Observed:
             present, found = read(tx)
@@ -479,9 +511,47 @@ class Programme:
             content = [[ledger.of_arm(row.arm.id), row.step, state] for row, state in found]
             event = append(tx, "observed", who, {"source": said, "seen": content})
             reports.store_reports(tx, schema.observations, seen, said, event)
-            return reports.Observed(event, len(seen), late, corrected)
+            return reports.Observed(event, len(seen), late, corrected, len(columns["arm"]) - len(seen))
 
         return self.library.change(reports.Observed, "observe", request, key, do, read, len(table.rows))
+
+    def import_history(self, rows: Any, source: str, *, who: str = "", key: str | None = None) -> past_records.Imported:
+        """Store records from before the programme, at steps before 0: what was seen, and what was done.
+
+        Plans then know where each arm was last seen, when it was last served, and for how long it has waited. Refits
+        and tests of the model leave the history out, since the model may have been fitted to it.
+
+        Args:
+            rows: a table with the columns arm, time or step, and state or action, and perhaps reward, such as a clean
+                log of `clean_records`. Times are whole numbers or, with a calendar, dates.
+            source: source of the records.
+            who: author, written into the event.
+            key: idempotency key.
+
+        Raises:
+            TableError: with every fault and its row; nothing is stored then.
+        """
+        table, said = _past_table(self.library.table(rows)), check_text(source, "source")
+
+        def read(tx: Connection) -> past_records.PastRecords:
+            return past_records.read_past(
+                table, roster.taking_part(tx, present_step(tx)), self.library.model(tx)[1], vocabulary_of(tx)
+            )
+
+        request = [table.columns, said]
+        return self.library.change(
+            past_records.Imported, "import", request, key, lambda tx: read(tx).store(tx, said, who), read
+        )
+
+
+def _past_table(rows: Any) -> Table:
+    table = roster.read_rows(rows, "history", ["arm"], ragged=True)
+    if not {"time", "step"} & table.columns.keys() or not {"state", "action"} & table.columns.keys():
+        listed = ", ".join(table.columns)
+        raise TableError(
+            [Fault("", f"expected the columns time or step, and state or action; got {listed}")], "history"
+        )
+    return table
 
 
 def _observations(problem: CoupledMDP, source: object) -> dict[str, Any] | None:

@@ -356,8 +356,9 @@ class Refits:
             known = know(tx, words, arms, step)
             inputs = self._cycle.inputs(tx, None, None)
             now = None if inputs is None else self._cycle.decide(tx, inputs)
+            welfare, terms = self._library.welfare(tx), self._library.terms_digest(tx)
         learned = learn(words, fit_families(words, log, prior, int(row.seed)), trust)
-        problem = of_roster(learned.model, Words(learned.model).blocks_of(arms), row.welfare)
+        problem = of_roster(learned.model, Words(learned.model).blocks_of(arms), welfare)
         solution = solve(problem, method=SolveMethod(METHOD, seconds=seconds), progress=progress, rng=int(row.seed))
         digest, budget = model_to_bytes(learned.model)[0], model.budget.tolist()
         supposed = Inputs(step, digest, "", int(row.seed), budget, known, 0)
@@ -368,7 +369,7 @@ class Refits:
         ]
         worth = [self._worth_in(inputs, arms, problem), solution.welfare]
         content = {"before": row.model, "model": digest, "rows": len(log), "plan": changed, "welfare": worth}
-        content["why"], policy = list(why), policy_of(solution, arms)
+        content["why"], policy = list(why), policy_of(solution, arms, terms)
         return self._library.change(
             Refitted, "refit", request, key, lambda tx: _store(tx, learned, policy, content, who)
         )
@@ -560,7 +561,8 @@ def _since(tx: Connection) -> tuple[str, int, int]:
     """The model, the event since which it is held against what is seen, and how many reports came since."""
     table = schema.observations
     row = tx.execute(select(schema.programme.c.model, schema.programme.c.model_event)).one()
-    late = select(func.count()).select_from(table).where(table.c.event > row.model_event)
+    counted = [table.c.event > row.model_event, table.c.step >= 0, *schema.valid(table)]
+    late = select(func.count()).select_from(table).where(*counted)
     return str(row.model), int(row.model_event), int(tx.execute(late).scalar_one())
 
 

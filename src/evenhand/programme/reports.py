@@ -18,14 +18,15 @@ from typing import Any, TypeVar
 import sqlalchemy as sa
 from sqlalchemy import Connection, bindparam, func, select
 
-from evenhand.errors import Fault
+from evenhand.errors import ConflictError, Fault
 from evenhand.model import SHOWN_FAULTS, quoted
 from evenhand.model.io.text_table import Table
 from evenhand.programme import schema
 from evenhand.programme.belief import Beliefs, done_between, most_likely, rounded_chance
 from evenhand.programme.ledger import Result, add_rows, fetch, now
 from evenhand.programme.named_model import Words
-from evenhand.programme.roster import MOST_STEP, RosterArm, in_order, raise_faults, unknown_arm
+from evenhand.programme.roster import MOST_STEP, RosterArm, in_order, match_names, raise_faults, unknown_arm
+from evenhand.programme.vocabulary import vocabulary_of
 
 T = TypeVar("T")
 
@@ -46,6 +47,9 @@ class Observed(Result):
     corrected: int
     """Number of rows that differ from the report before."""
 
+    blank: int = 0
+    """Number of rows without a state: not seen."""
+
 
 @dataclass(frozen=True)
 class ReportRow:
@@ -58,7 +62,11 @@ class ReportRow:
 
 
 def _read_reports(
-    table: Table, arms: Sequence[RosterArm], usual: int, read: Callable[[ReportRow, bool], T | list[str]]
+    table: Table,
+    arms: Sequence[RosterArm],
+    usual: int,
+    read: Callable[[ReportRow, bool], T | list[str]],
+    content: Sequence[str],
 ) -> list[T]:
     """Read every row of a table about arms at steps; raise all faults.
 
@@ -67,16 +75,24 @@ def _read_reports(
         arms: every arm that ever joined.
         usual: the step of rows that name none.
         read: returns the report of a row or its faults, with hints if requested.
+        content: columns of which a row has at least one entry; rows without any say that nothing was seen or done.
     """
     named: dict[str, list[RosterArm]] = {}
     for arm in arms:
         named.setdefault(arm.name, []).append(arm)
+    match = match_names(named)
     rows: list[ReportRow] = []
     faults: list[Fault] = []
     places: dict[tuple[int, int], str] = {}
-    steps = table.columns.get("step", [""] * len(table.rows))
+    blank = [""] * len(table.rows)
+    steps = table.columns.get("step", blank)
+    filled = [any(entries) for entries in zip(*(table.columns.get(name, blank) for name in content), strict=True)]
+    if not any(filled) and not table.faults:
+        faults.append(Fault("", f"no row has an entry in {' or '.join(content)}"))
     for number, (place, name, text) in enumerate(zip(table.rows, table.columns["arm"], steps, strict=True)):
-        step = _step(text, usual)
+        if not filled[number]:
+            continue
+        step, name = _step(text, usual), match(name)
         found = next((arm for arm in named.get(name, []) if arm.takes_part(step)), None)
         if step < 0:
             faults.append(Fault(place, f"step {quoted(text)} must be a whole number from 0"))
@@ -133,7 +149,77 @@ def read_observations(
             return [f"step {row.step} is still to come; the present one is step {present}"]
         return row, words.states[block][state]
 
-    return _read_reports(table, arms, usual, read)
+    return _read_reports(table, arms, usual, read, ["state"])
+
+
+def question_observations(
+    tx: Connection, words: Words, found: Sequence[tuple[ReportRow, str]], fewest: int = 3, rare: float = 0.001
+) -> None:
+    """Refuse observations that look like those of an earlier step.
+
+    They do if every arm is in the state in which it was seen at the last observed step before, and the chance of that
+    is small by the model.
+
+    Args:
+        tx: a transaction.
+        words: of the model.
+        found: rows of a table; only one whose rows are about one step is looked at.
+        fewest: number of rows from which on it is.
+        rare: chance below which it is refused.
+
+    Raises:
+        ConflictError: code `same-as-earlier`.
+    """
+    table, steps = schema.observations, {row.step for row, _ in found}
+    if len(found) < fewest or len(steps) > 1:
+        return
+    (step,) = steps
+    counted = schema.valid(table)
+    earlier = tx.execute(select(func.max(table.c.step)).where(table.c.step < step, *counted)).scalar()
+    if earlier is None:
+        return
+    at_step = select(table.c.arm, table.c.state).where(table.c.step == earlier, *counted)
+    before = {(arm, state) for arm, state in tx.execute(at_step)}
+    if not all((row.arm.id, state) in before for row, state in found):
+        return
+    done = done_between(tx, [row.arm.id for row, _ in found], earlier, step)
+    beliefs, chance = Beliefs(words), 1.0
+    for row, name in found:
+        block = words.blocks[row.arm.type, row.arm.group]
+        state = words.states[block].index(name)
+        actions = words.actions_done(block, done, row.arm.id, range(earlier, step))
+        chance *= float(beliefs.distribution(block, state, actions)[state])
+    if chance < rare:
+        _raise_same(tx, len(found), step, earlier)
+
+
+def question_records(tx: Connection, found: "Sequence[Record]", differing: int, fewest: int = 3) -> None:
+    """Refuse records that look like those of the step before: the same actions, and not those that were accepted.
+
+    Args:
+        tx: a transaction.
+        found: rows of a table; only one whose rows are about one step is looked at.
+        differing: number of rows that differ from the accepted action.
+        fewest: number of rows from which on it is.
+
+    Raises:
+        ConflictError: code `same-as-earlier`.
+    """
+    steps = {one.step for one in found}
+    if len(found) < fewest or len(steps) > 1 or not differing:
+        return
+    (step,) = steps
+    before = done_between(tx, [one.arm.id for one in found], step - 1, step)
+    if all(before.get((one.arm.id, step - 1)) == one.action for one in found):
+        _raise_same(tx, len(found), step, step - 1)
+
+
+def _raise_same(tx: Connection, rows: int, step: int, earlier: int) -> None:
+    name = vocabulary_of(tx).the
+    raise ConflictError(
+        f"all {rows} rows say the same as those of {name(earlier)}. Is it the file of {name(step)}? If so, confirm it",
+        code="same-as-earlier",
+    )
 
 
 def store_reports(tx: Connection, table: Any, rows: Sequence[dict[str, Any]], source: str, event: int) -> None:
@@ -151,16 +237,20 @@ def store_reports(tx: Connection, table: Any, rows: Sequence[dict[str, Any]], so
 
 
 def last_observations(tx: Connection, step: int) -> dict[int, dict[int, tuple[str, int]]]:
-    """Return state and event of the last report on each arm and step, up to a step, in the order of the steps."""
+    """Return state and event of the last report on each arm and step, up to a step, in the order of the steps.
+
+    History is left out: the model may have been fitted to it.
+    """
     table, found = schema.observations, defaultdict[int, dict[int, tuple[str, int]]](dict)
-    for row in reports(tx, table, table.c.step <= step):
+    for row in reports(tx, table, table.c.step >= 0, table.c.step <= step):
         found[row.arm][row.step] = row.state, row.event
     return {arm: dict(sorted(by_step.items())) for arm, by_step in found.items()}
 
 
-def reports(tx: Connection, table: Any, *where: Any) -> Any:
-    """Rows of the table of observations or records, in the order in which they came."""
-    return tx.execute(select(table).where(*where).order_by(table.c.event, table.c.id))
+def reports(tx: Connection, table: Any, *where: Any, undone: bool = False) -> Any:
+    """Rows of the table of observations or records that count, or all of them, in the order in which they came."""
+    counted = [] if undone else schema.valid(table)
+    return tx.execute(select(table).where(*counted, *where).order_by(table.c.event, table.c.id))
 
 
 def last_reports(
@@ -191,7 +281,7 @@ def _last_reports(table: sa.Table, many: str) -> Any:
         within = [table.c.arm == bound["own"], table.c.step == bound["at"]]
     else:
         within = [table.c.step.in_(bound["at"]), *([table.c.arm.in_(bound["own"])] if many == "some" else [])]
-    newest = select(func.max(table.c.id)).where(*within).group_by(table.c.arm, table.c.step)
+    newest = select(func.max(table.c.id)).where(*within, *schema.valid(table)).group_by(table.c.arm, table.c.step)
     return select(table).where(table.c.id.in_(newest))
 
 
@@ -220,6 +310,9 @@ class Recorded(Result):
     observations: int
     """Number of rows with a next state."""
 
+    blank: int = 0
+    """Number of rows without an action: of these nothing is known to be done."""
+
 
 @dataclass(frozen=True)
 class Record:
@@ -227,7 +320,8 @@ class Record:
 
     arm: RosterArm
     step: int
-    action: str
+    action: str | None
+    """None if only the next state is known."""
     reward: float | None
     next_state: str | None
 
@@ -261,9 +355,10 @@ def read_records(table: Table, arms: Sequence[RosterArm], words: Words, present:
 
     def read(row: ReportRow, hint: bool) -> Record | list[str]:
         block = words.blocks[row.arm.type, row.arm.group]
-        action = words.action(block, actions[row.number], hint)
+        is_done = actions[row.number] or rewards[row.number]
+        action = words.action(block, actions[row.number], hint) if is_done else None
         state = words.state(block, states[row.number], hint) if states[row.number] else None
-        reward = _reward(rewards[row.number])
+        reward = read_reward(rewards[row.number])
         faults = [content for content in (action, state) if isinstance(content, str)]
         if reward is not None and math.isnan(reward):
             faults.append(f"reward {quoted(rewards[row.number])} must be a number")
@@ -272,12 +367,12 @@ def read_records(table: Table, arms: Sequence[RosterArm], words: Words, present:
         if faults or isinstance(action, str) or isinstance(state, str):
             return faults
         after = None if state is None else words.states[block][state]
-        return Record(row.arm, row.step, words.actions[block][action], reward, after)
+        return Record(row.arm, row.step, None if action is None else words.actions[block][action], reward, after)
 
-    return _read_reports(table, arms, max(present - 1, 0), read)
+    return _read_reports(table, arms, max(present - 1, 0), read, ["action", "reward", "next_state"])
 
 
-def _reward(text: str) -> float | None:
+def read_reward(text: str) -> float | None:
     """A reward that was typed; None without one, and NaN if it is not a number, or beyond all sense."""
     try:
         found = float(text) if text else None
@@ -308,7 +403,7 @@ class HistoryEntry(Result):
     """The step that it is about."""
 
     kind: str
-    """`joined`, `left`, `seen`, `decided` (a plan was accepted), or `recorded`."""
+    """`joined`, `left`, `moved`, `seen`, `decided` (a plan was accepted), or `recorded`."""
 
     state: str | None = None
     """Observed or most likely state."""
@@ -353,6 +448,12 @@ class HistoryEntry(Result):
     at: str | None = None
     """When it was written down."""
 
+    group: str | None = None
+    """Of a move: the new group."""
+
+    undone: int | None = None
+    """The event by which it was undone."""
+
     def to_dict(self) -> dict[str, Any]:
         """The JSON form, without what is absent."""
         return {name: value for name, value in vars(self).items() if value is not None}
@@ -372,7 +473,7 @@ def history_of(tx: Connection, words: Words, arms: Sequence[RosterArm], step: in
     query = select(table.c.id, table.c.who).where(table.c.id.in_({entry.event for entry in found}))
     who = {row.id: row.who for row in tx.execute(query)}
     entries = [replace(entry, who=entry.who or who.get(entry.event) or None) for entry in found]
-    order = ("joined", "seen", "decided", "recorded", "left")
+    order = ("joined", "moved", "seen", "decided", "recorded", "left")
     return sorted(entries, key=lambda entry: (entry.event, order.index(entry.kind), entry.step))
 
 
@@ -382,9 +483,12 @@ def _entries(tx: Connection, words: Words, arm: RosterArm, step: int) -> Iterato
     yield HistoryEntry(row.joined_event, arm.joined_step, "joined")
     yield from _seen(tx, words, arm, step)
     yield from _decided(tx, words, arm)
-    for one in reports(tx, records, records.c.arm == arm.id):
-        same = {"reward": one.reward, "source": one.source, "at": one.at}
+    for one in reports(tx, records, records.c.arm == arm.id, undone=True):
+        same = {"reward": one.reward, "source": one.source, "at": one.at, "undone": one.undone_event}
         yield HistoryEntry(one.event, one.step, "recorded", action=one.action, **same)
+    moves = schema.transfers
+    for one in tx.execute(select(moves).where(moves.c.arm == arm.id)):
+        yield HistoryEntry(one.event, one.from_step, "moved", group=one.group_name, undone=one.undone_event)
     if arm.left_step is not None:
         yield HistoryEntry(row.left_event, arm.left_step, "left", why=arm.left_why)
 
@@ -392,9 +496,9 @@ def _entries(tx: Connection, words: Words, arm: RosterArm, step: int) -> Iterato
 def _seen(tx: Connection, words: Words, arm: RosterArm, step: int) -> Iterator[HistoryEntry]:
     """Every observation, with its expectation; late ones are compared with the steps before them."""
     block, beliefs = words.blocks[arm.type, arm.group], Beliefs(words)
-    found = reports(tx, schema.observations, schema.observations.c.arm == arm.id).all()
-    last = {report.step: report.state for report in found}
-    done = done_between(tx, [arm.id], 0, max([step, *last]) + 1)
+    found = reports(tx, schema.observations, schema.observations.c.arm == arm.id, undone=True).all()
+    last = {report.step: report.state for report in found if report.undone_event is None}
+    done = done_between(tx, [arm.id], min([0, *last]), max([step, *last]) + 1)
     for report in found:
         before = max((other for other in last if other < report.step), default=None)
         first = min(arm.joined_step, report.step) if before is None else before
@@ -410,15 +514,16 @@ def _seen(tx: Connection, words: Words, arm: RosterArm, step: int) -> Iterator[H
             chance=rounded_chance(distribution[words.states[block].index(report.state)]),
             source=report.source,
             at=report.at,
+            undone=report.undone_event,
         )
 
 
 def _decided(tx: Connection, words: Words, arm: RosterArm) -> Iterator[HistoryEntry]:
     table, plans = schema.decisions, schema.plans
     request = (
-        select(table, plans.c.step, plans.c.accepted_event, plans.c.accepted_at)
+        select(table, plans.c.step, plans.c.accepted_event, plans.c.accepted_at, plans.c.undone_event)
         .join(plans, plans.c.id == table.c.plan)
-        .where(table.c.arm == arm.id, plans.c.status == schema.ACCEPTED)
+        .where(table.c.arm == arm.id, plans.c.accepted_event.is_not(None))
     )
     block = words.blocks[arm.type, arm.group]
     for row in tx.execute(request):
@@ -431,5 +536,6 @@ def _decided(tx: Connection, words: Words, arm: RosterArm) -> Iterator[HistoryEn
             overridden=row.accepted != row.planned,
             expected_reward=float(words.model.tables.rewards[cell]),
             at=row.accepted_at,
+            undone=row.undone_event,
             **{name: getattr(row, name) for name in same},
         )

@@ -1,8 +1,10 @@
 """Roster: arms join at a step, leave at another, and may come back."""
 
-from collections import Counter
-from collections.abc import Sequence
+import re
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Any
 
 from sqlalchemy import Connection, bindparam, func, select
@@ -61,15 +63,18 @@ class RosterArm:
         return content if self.left_step is None else content | {"left": self.left_step, "why": self.left_why}
 
 
-def arms_as_of(tx: Connection, event: int | None = None, names: Sequence[str] | None = None) -> list[RosterArm]:
-    """Every arm that ever joined, by number; as of an event, or now.
+def arms_as_of(
+    tx: Connection, event: int | None = None, names: Sequence[str] | None = None, step: int | None = None
+) -> list[RosterArm]:
+    """Every arm that ever joined, by number, with its type and group at a step; as of an event, or now.
 
     Args:
         tx: a transaction.
         event: later events are ignored; by default none.
         names: only arms of these names.
+        step: by default the present one.
     """
-    found = []
+    found, kinds = [], transferred(tx, step, event)
     if names is None or len(names) == 1:
         rows: Any = fetch(tx, _ARMS) if names is None else fetch(tx, _OF_NAME, name=names[0])
     else:
@@ -78,8 +83,17 @@ def arms_as_of(tx: Connection, event: int | None = None, names: Sequence[str] | 
         if event is None or row.joined_event <= event:
             gone = row.left_event is not None and (event is None or row.left_event <= event)
             left = (row.left_step, row.left_why) if gone else (None, None)
-            found.append(RosterArm(row.id, row.name, row.type, row.group_name, row.joined_step, *left))
+            kind, group = kinds.get(row.id, (row.type, row.group_name))
+            found.append(RosterArm(row.id, row.name, kind, group, row.joined_step, *left))
     return found
+
+
+def transferred(tx: Connection, step: int | None, event: int | None = None) -> dict[int, tuple[str, str]]:
+    """Type and group at a step, by default the present one, of arms that were transferred by then; as of an event."""
+    table = schema.transfers
+    rows = tx.execute(select(table).where(*schema.valid(table, event)).order_by(table.c.from_step, table.c.id)).all()
+    at = present_step(tx, event) if rows and step is None else step
+    return {row.arm: (row.type, row.group_name) for row in rows if at is not None and row.from_step <= at}
 
 
 def arms_named(tx: Connection, names: Sequence[str], most: int = 500) -> list[RosterArm]:
@@ -97,13 +111,17 @@ def arms_named(tx: Connection, names: Sequence[str], most: int = 500) -> list[Ro
 
 def taking_part(tx: Connection, step: int, event: int | None = None) -> list[RosterArm]:
     """The arms that take part at a step, in the order in which they joined; as of an event, or now."""
-    return [arm for arm in arms_as_of(tx, event) if arm.takes_part(step)]
+    return [arm for arm in arms_as_of(tx, event, step=step) if arm.takes_part(step)]
 
 
 def present_step(tx: Connection, event: int | None = None) -> int:
     """The step that is to be planned next, after the last that was accepted; as of an event, or now."""
     plans = schema.plans
-    query = _LAST_STEP if event is None else select(func.max(plans.c.step)).where(plans.c.accepted_event <= event)
+    query = (
+        _LAST_STEP
+        if event is None
+        else select(func.max(plans.c.step)).where(*schema.valid(plans, event, "accepted_event"))
+    )
     found = run(tx, query).fetchone()[0] if event is None else tx.execute(query).scalar()
     return 0 if found is None else int(found) + 1
 
@@ -236,12 +254,13 @@ def join(tx: Connection, newcomers: Sequence[Newcomer], step: int, event: int) -
 
 
 def find_names(arms: Sequence[RosterArm], names: Sequence[str]) -> list[RosterArm]:
-    """The arms of some names.
+    """The arms of some names, which may differ in case and blanks.
 
     Raises:
         TableError: names that are unknown, or given twice.
     """
     known = {arm.name: arm for arm in arms}
+    names = list(map(match_names(known), names))
     unknown = [name for name in names if name not in known]
     faults = [Fault("", unknown_arm(name, known, place < SHOWN_FAULTS)) for place, name in enumerate(unknown)]
     faults += [Fault("", f"arm {quoted(name)} is given twice") for name, times in Counter(names).items() if times > 1]
@@ -251,11 +270,43 @@ def find_names(arms: Sequence[RosterArm], names: Sequence[str]) -> list[RosterAr
     return [known[name] for name in names]
 
 
-def unknown_arm(name: str, known: Any, hint: bool) -> str:
-    """That an arm does not take part, and which was probably meant, if a hint is called for.
+def match_names(known: Collection[str]) -> Callable[[str], str]:
+    """Return a function from typed to known names: the same, else the only one that differs in case or blanks.
 
-    A hint compares the name with all that are known: it is for faults that are shown, `SHOWN_FAULTS` of them.
+    Args:
+        known: names; a typed name that matches none of them is returned as it is.
     """
+
+    def folded(name: str) -> str:
+        """Return a name without differences of case and blanks."""
+        return " ".join(name.split()).casefold()
+
+    @cache  # built at the first name that is not known as it stands
+    def alike() -> dict[str, list[str]]:
+        """Return the known names by their folded form."""
+        found = defaultdict[str, list[str]](list)
+        for name in known:
+            found[folded(name)].append(name)
+        return found
+
+    def match(name: str) -> str:
+        """Return the only known name that is alike, or the text itself."""
+        near = [name] if name in known else alike().get(folded(name), [])
+        return near[0] if len(near) == 1 else name
+
+    return match
+
+
+def unknown_arm(name: str, known: Any, hint: bool) -> str:
+    """That an arm does not take part, and the nearest name, if a hint is called for.
+
+    Names that differ in a digit are those of two arms, and are never proposed for each other. A hint compares the name
+    with all that are known: it is for faults that are shown, `SHOWN_FAULTS` of them.
+    """
+    if not name:
+        return "has no arm"
     near = nearest(name, known) if hint else None
-    meant = f" Did you mean {quoted(near)}?" if near else ""
-    return f"there is no arm {quoted(name)}.{meant}" if name else "has no arm"
+    if near and re.findall(r"\d", near) != re.findall(r"\d", name):
+        near = None
+    other = f" The nearest name is {quoted(near)}, which is another arm." if near else ""
+    return f"there is no arm {quoted(name)}.{other} If it is to take part, add it to the roster first"

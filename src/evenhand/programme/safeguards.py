@@ -24,7 +24,7 @@ from evenhand.programme.settings import add_setting, setting
 
 
 @dataclass(frozen=True)
-class Rules(Result):
+class SafeguardRules(Result):
     """Safeguards that are switched on."""
 
     second_approval: bool = False
@@ -80,16 +80,16 @@ class Safeguards:
         """Use the store and models of a programme."""
         self._library, self._store = library, library.store
 
-    def rules(self) -> Rules:
+    def rules(self) -> SafeguardRules:
         """Return the safeguards that are switched on."""
         with self._store.reading() as tx:
             return rules_of(tx)
 
-    def set_rules(self, rules: Mapping[str, bool | None], *, who: str = "", key: str | None = None) -> Rules:
+    def set_rules(self, rules: Mapping[str, bool | None], *, who: str = "", key: str | None = None) -> SafeguardRules:
         """Switch safeguards on or off; those that are not given, or None, stay.
 
         Args:
-            rules: fields of `Rules`.
+            rules: fields of `SafeguardRules`.
             who: author, written into the event.
             key: idempotency key.
 
@@ -97,15 +97,15 @@ class Safeguards:
             UnknownNameError: there is no such safeguard.
         """
         for name in rules:
-            if name not in asdict(Rules()):
-                raise UnknownNameError("safeguard", name, list(asdict(Rules())))
+            if name not in asdict(SafeguardRules()):
+                raise UnknownNameError("safeguard", name, list(asdict(SafeguardRules())))
 
-        def do(tx: Connection) -> Rules:
+        def do(tx: Connection) -> SafeguardRules:
             found = replace(rules_of(tx), **{name: value for name, value in rules.items() if value is not None})
             add_setting(tx, "safeguards", found.to_dict(), 0, append(tx, "safeguarded", who, found.to_dict()))
             return found
 
-        return self._library.change(Rules, "safeguards", dict(rules), key, do)
+        return self._library.change(SafeguardRules, "safeguards", dict(rules), key, do)
 
     # Erasure
 
@@ -202,9 +202,9 @@ class Safeguards:
             return [View(*row) for row in tx.execute(query.order_by(table.c.id.desc()).limit(most))]
 
 
-def rules_of(tx: Connection) -> Rules:
+def rules_of(tx: Connection) -> SafeguardRules:
     """Return the safeguards that are switched on."""
-    return Rules(**(setting(tx, "safeguards", 0) or {}))
+    return SafeguardRules(**(setting(tx, "safeguards", 0) or {}))
 
 
 def check_approved(tx: Connection, row: Any, usual: Sequence[float], budget: Sequence[float], person: str) -> None:

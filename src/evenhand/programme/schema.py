@@ -5,7 +5,8 @@
     models         every model it was ever run by; a digest stands for it
     policies       every policy it was ever planned by, as the bytes of its file
     arms           who takes part: from which step, until which
-    observations   what an arm was seen in, at which step; never changed, later ones count
+    transfers      another type or group of an arm, from a step on; later ones count
+    observations   what an arm was seen in, at which step; never changed, later ones count. Before step 0: history
     plans          what was to be done at a step, and from what that follows
     decisions      arm by arm: what the plan knew, what it gives, what was accepted and why
     records        actions done and their rewards; never changed, later ones count
@@ -20,7 +21,8 @@ Personal texts (`SEALED`) are not in the events themselves, which hold an HMAC o
 while text and salt are there the chain proves the text; an erasure replaces both, and the chain still verifies.
 
 Numbers of events order everything: of two rows the one with the later event is newer, whatever any clock says. Times
-are stored, and never compared. A table may be read *as of* an event: rows with later ones are left out.
+are stored, and never compared. A table may be read *as of* an event (`valid`): rows with later ones are left out, and
+so are rows whose event was undone by then. Undoing deletes nothing: it sets `undone_event`.
 
 Texts that end in `_json` are JSON. Programmes of another `VERSION` of these tables are refused.
 """
@@ -41,7 +43,7 @@ PROPOSED, ACCEPTED, SUPERSEDED = "proposed", "accepted", "superseded"
 _KINDS: list[tuple[Any, str]] = [
     (sa.Integer, "id step event place served seen_step next_in_line joined_step left_step from_step"),
     (sa.Integer, "last_event model_event known_event accepted_event joined_event left_event adopted_event"),
-    (sa.Integer, "declined_event"),
+    (sa.Integer, "declined_event undone_event"),
     (sa.BigInteger, "seed"),
     (sa.Float, "chance reward"),
     (sa.String(64), "digest inputs outputs chain request replaces"),
@@ -97,9 +99,13 @@ arms = _table(
     Index("arms_by_name", "name"),
 )
 
+transfers = _table(
+    "transfers", "id arm type group_name from_step event undone_event?", Index("transfers_of_arms", "arm", "from_step")
+)
+
 observations = _table(
     "observations",
-    "id arm step state source at event",
+    "id arm step state source at event undone_event?",
     Index("observations_of_arms", "arm", "step", "event"),
     Index("observations_of_steps", "step", "event"),
     Index("observations_of_events", "event"),
@@ -108,7 +114,7 @@ observations = _table(
 plans = _table(
     "plans",
     "id step status model policy seed budget_json inputs outputs known_event summary_json at event "
-    "accepted_by? accepted_at? accepted_event? approved_by?",
+    "accepted_by? accepted_at? accepted_event? approved_by? undone_event?",
     _unique_where("one_plan_a_step", "step", "status <> 'superseded'"),
     Index("plans_by_status", "status", "step"),
 )
@@ -123,7 +129,7 @@ decisions = _table(
 
 records = _table(
     "records",
-    "id arm step action reward? source at event",
+    "id arm step action reward? source at event undone_event?",
     Index("records_of_arms", "arm", "step", "event"),
     Index("records_of_steps", "step", "arm"),
     Index("records_of_events", "event"),
@@ -131,7 +137,9 @@ records = _table(
 
 refits = _table("refits", "id model facts_json at event adopted_event? replaces? why? declined_event?")
 
-settings = _table("settings", "id name value_json from_step event", Index("settings_by_name", "name", "from_step"))
+settings = _table(
+    "settings", "id name value_json from_step event undone_event?", Index("settings_by_name", "name", "from_step")
+)
 
 events = _table("events", "id kind who at body_json changes_json chain")
 
@@ -164,6 +172,20 @@ PROTECTION = {
     ],
 }
 """Statements by which each database refuses to change logs."""
+
+
+def valid(table: Table, event: int | None = None, since: str = "event") -> list[sa.ColumnElement[bool]]:
+    """Return the conditions on rows that count: written and not undone, as of an event or now.
+
+    Args:
+        table: with the column `undone_event`.
+        event: later events are ignored; by default none.
+        since: column of the event from which on a row counts.
+    """
+    undone = table.c.undone_event
+    if event is None:
+        return [undone.is_(None)]
+    return [table.c[since] <= event, undone.is_(None) | (undone > event)]
 
 
 def create(tx: Connection) -> None:

@@ -5,6 +5,7 @@ earlier one. Owners of a setting check its value and write the event that it bel
 """
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
 from sqlalchemy import Connection, select
@@ -23,9 +24,34 @@ def setting(tx: Connection, name: str, step: int, event: int | None = None) -> A
     """
     table = schema.settings
     query = select(table.c.value_json).where(table.c.name == name, table.c.from_step <= step)
-    query = query if event is None else query.where(table.c.event <= event)
+    query = query.where(*schema.valid(table, event))
     found = tx.execute(query.order_by(table.c.from_step.desc(), table.c.id.desc()).limit(1)).scalar()
     return None if found is None else json.loads(found)
+
+
+def values_between(tx: Connection, name: str, first: int, last: int, event: int | None = None) -> dict[int, Any]:
+    """Return the values of a setting that came into force at some steps, by these; as of an event, or now."""
+    table = schema.settings
+    query = select(table.c.from_step, table.c.value_json).where(table.c.name == name, *schema.valid(table, event))
+    query = query.where(table.c.from_step >= first, table.c.from_step <= last).order_by(table.c.from_step, table.c.id)
+    return {step: json.loads(value) for step, value in tx.execute(query)}
+
+
+def changes_between(tx: Connection, first: int, last: int, event: int | None = None) -> list[str]:
+    """Return the lasting changes that came into force at some steps, in sentences; as of an event, or now."""
+    events, numbers = schema.events, set[int]()
+    for table in (schema.settings, schema.transfers):
+        within = [table.c.from_step >= first, table.c.from_step <= last, *schema.valid(table, event)]
+        within += [table.c.name != "kinds"] if table is schema.settings else []  # blocks of the model hold at all steps
+        numbers |= set(tx.execute(select(table.c.event).where(*within).distinct()).scalars())
+    query = select(events.c.body_json).where(events.c.id.in_(numbers), events.c.kind == "changed")
+    bodies = ledger.named(tx, *tx.execute(query.order_by(events.c.id)).scalars())
+    return [line for body in bodies for line in sentences(body)]
+
+
+def sentences(body: Mapping[str, Any]) -> list[str]:
+    """Return the sentences of a lasting change from its event, whose arms have their names (`ledger.named`)."""
+    return ["".join(line) for line in body["said"]]
 
 
 def add_setting(tx: Connection, name: str, value: Any, from_step: int, event: int) -> None:

@@ -100,7 +100,7 @@ class ServiceRow:
 
 
 @dataclass(frozen=True)
-class BudgetRow:
+class BudgetDeviation:
     """A step planned with another budget than the usual one."""
 
     step: int
@@ -277,7 +277,7 @@ def _played(books: Books, episodes: int, rng: np.random.Generator) -> Iterator[t
             continue
         if before is None or before[:2] != (policy, budget) or not np.array_equal(before[2], there):
             before, plan = (policy, budget, there), books.plans[policy]
-            own = [span.arms[n] for n in there]
+            own = [span.arm_at(n, span.first + column) for n in there.tolist()]
             table = {"arm": [arm.name for arm in own], "type": [arm.type for arm in own]}
             table |= {"group": [arm.group for arm in own]}
             table |= {"state": [words.states[block][0] for block in words.blocks_of(own).tolist()]}
@@ -299,7 +299,7 @@ def _played(books: Books, episodes: int, rng: np.random.Generator) -> Iterator[t
 
 def find_deviations(
     books: Books, sums: Account
-) -> tuple[tuple[OverrideRow, ...], tuple[BudgetRow, ...], tuple[UndoneRow, ...]]:
+) -> tuple[tuple[OverrideRow, ...], tuple[BudgetDeviation, ...], tuple[UndoneRow, ...]]:
     """Return overrides, steps planned with another budget than the usual one, and decisions not done as accepted.
 
     Args:
@@ -308,10 +308,12 @@ def find_deviations(
     """
     span, budgets, undone = books.span, [], []
     for column, (_, budget) in enumerate(span.policies):
-        usual = books.models[span.digests[column + span.first - span.since]][0].named_budget
+        since = [at for at in span.budgets if at <= span.first + column]
+        model = books.models[span.digests[column + span.first - span.since]][0]
+        usual = span.budgets[since[-1]] if since else model.named_budget
         for (name, there), planned in zip(usual.items(), budget, strict=True):
             if there != planned:
-                budgets.append(BudgetRow(span.first + column, name, there, planned))
+                budgets.append(BudgetDeviation(span.first + column, name, there, planned))
     accepted, done = (span.texts[name][:, span.columns] for name in ("accepted", "done"))
     for n, column in np.argwhere(span.present & given(done) & (done != accepted)).tolist():
         texts, arm = (accepted[n, column] or "", done[n, column]), span.arms[n]

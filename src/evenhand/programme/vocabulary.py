@@ -11,9 +11,12 @@ from datetime import date, timedelta
 from functools import cached_property
 from typing import Any, Self, TypeVar
 
+from sqlalchemy import Connection
+
 from evenhand.errors import EvenhandError, Fault, InvalidInputError, UnknownNameError
 from evenhand.model.io import text_table
 from evenhand.programme.ledger import Result
+from evenhand.programme.settings import setting
 from evenhand.report.format import listed
 from evenhand.report.summary import Cell, Figure, Section, Summary, Table, TableRow
 
@@ -109,6 +112,7 @@ class Vocabulary(Result):
         faults += [Fault(name, f"expected one of {', '.join(sorted(known))}") for name in given if name not in known]
 
         def noun(name: str, value: object) -> Noun:
+            """Read a noun; add a fault for an invalid one."""
             text = value.strip() if isinstance(value, str) else ""
             if not text.strip(",") or len(text) > 80 or not text.isprintable():
                 faults.append(Fault(name, f"expected a word of up to 80 characters, got {str(value)[:50]!r}"))
@@ -155,12 +159,13 @@ class Vocabulary(Result):
         return self.resources.get(name) or Noun(name, name)
 
     def day(self, step: int) -> date | None:
-        """Return the first day of a step; None without a calendar, or beyond its end."""
+        """Return the first day of a step, before 0 of the history; None without a calendar, or beyond its ends."""
         if self.start is None or self.period is None:
             return None
         months, days = (step * size for size in PERIODS[self.period])
         year, month = divmod(self.start.month - 1 + months, 12)
-        if self.start.year + year > date.max.year or days > (date.max - self.start).days:
+        first, last = (date.min - self.start).days, (date.max - self.start).days
+        if not date.min.year <= self.start.year + year <= date.max.year or not first <= days <= last:
             return None
         last = monthrange(self.start.year + year, month + 1)[1]
         moved = self.start.replace(year=self.start.year + year, month=month + 1, day=min(self.start.day, last))
@@ -355,6 +360,7 @@ class Vocabulary(Result):
 
     def _row(self, row: TableRow, heads: Sequence[str]) -> TableRow:
         def named(head: str, text: str) -> str:
+            """Return a cell in the words of the programme."""
             if head == "step" and text.isdecimal():
                 return self.name(int(text))
             return self.say(text) if head == "reason" else text
@@ -363,9 +369,16 @@ class Vocabulary(Result):
         own = tuple(replace(cell, text=named(head, cell.text)) for head, cell in cells)
         return replace(row, name=named(heads[0], row.name), cells=own)
 
-    def step_on(self, day: date) -> int | None:
-        """Return the step that contains a day; None without a calendar, or before its start."""
-        if self.start is None or self.period is None or day < self.start:
+    def step_of(self, text: str) -> int | None:
+        """Return the step of a date or time as text, perhaps before 0; None if invalid, or without a calendar."""
+        try:
+            return self.step_on(date.fromisoformat(text[:10]), past=True)
+        except ValueError:
+            return None
+
+    def step_on(self, day: date, past: bool = False) -> int | None:
+        """Return the step that contains a day; None without a calendar, or before its start unless `past`."""
+        if self.start is None or self.period is None or (day < self.start and not past):
             return None
         months, days = PERIODS[self.period]
         if days:
@@ -373,3 +386,8 @@ class Vocabulary(Result):
         step = ((day.year - self.start.year) * 12 + day.month - self.start.month) // months
         begin = self.day(step)
         return step if begin is not None and begin <= day else step - 1
+
+
+def vocabulary_of(tx: Connection) -> Vocabulary:
+    """Return the words and the calendar of a programme."""
+    return Vocabulary.read(setting(tx, "words", 0) or {})

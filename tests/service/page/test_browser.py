@@ -6,7 +6,7 @@ from evenhand.programme import Programme
 
 from ...conftest import mentions
 
-VIEWS = ("/", "/fairness", "/what-if", "/arms", "/arms/one?arm=b1", "/model", "/nothing", "/login")
+VIEWS = ("/", "/fairness", "/what-if", "/arms", "/arms/one?arm=b1", "/model", "/settings", "/nothing", "/login")
 
 
 def test_a_whole_day(opened, programme):

@@ -11,7 +11,7 @@ from evenhand.programme import Programme, Tokens
 from ...conftest import make_token
 
 HTML = {"Accept": "text/html"}
-VIEWS = ("/", "/fairness", "/what-if", "/arms", "/arms/one?arm=b1", "/model")
+VIEWS = ("/", "/fairness", "/what-if", "/arms", "/arms/one?arm=b1", "/model", "/settings")
 
 
 def send(client, path, data=None, files=None, **more):

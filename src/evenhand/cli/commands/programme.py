@@ -23,6 +23,7 @@ from evenhand.report.format import printable, shortened
 from evenhand.report.summary import Summary, table
 
 if TYPE_CHECKING:
+    from evenhand.programme.changes import ChangePreview
     from evenhand.programme.decisions import StoredPlan
     from evenhand.programme.programme import Programme
     from evenhand.programme.refit import Refitted
@@ -62,6 +63,7 @@ seconds_option = option("--seconds", "S", "Approximate time limit of solving, in
 FIRST = "Approximate time limit of solving, in seconds, if there is no policy for the present roster."
 step_options = option("--step", "STEP", "The step, by its number or a date in it; by default the present one.")
 reason = option("--why", "TEXT", "A reason.", required=True)
+confirm_option = option("--confirm confirmed", None, "Also if TABLE looks like that of the step before.", is_flag=True)
 words_options: list[Decorator] = [
     option("--words file", "FILE.toml", "Words and calendar: arm, group, step, value, start, period, [resources]."),
     option("--word single", "TERM=WORD", "One word: arm=patient, 'arm=person, people', crew=visit.", multiple=True),
@@ -116,13 +118,16 @@ def _step(words: "Vocabulary", name: str, text: str) -> int:
 @place
 @model_options("budgets", "initial")
 @option("--roster", "TABLE", "Who takes part: arm, type, and perhaps group, state.", required=True)
+@option("--history", "TABLE", "Records from before: arm, time or step, state, action.")
 @welfare_option
 @option("--name", None, "Name of the programme; by default that of its file.", default="")
 @option("--need", "STATE", 'State of need, in every type or as "TYPE: STATE"; repeatable.', multiple=True)
 @partial(add_options, words_options)
 @author
 @run_options()
-def create(programme: str, source: ModelSource, roster: str, run: RunOptions, **settings: Any) -> None:
+def create(
+    programme: str, source: ModelSource, roster: str, history: str | None, run: RunOptions, **settings: Any
+) -> None:
     """Begin a programme at PROGRAMME, run by MODEL.
 
     The number of arms of MODEL does not matter: the roster says who takes part. If something is wrong, nothing is
@@ -137,6 +142,7 @@ def create(programme: str, source: ModelSource, roster: str, run: RunOptions, **
     words = _read_words(**{name: settings.pop(name) for name in ("file", "single", "start", "period")})
     if not words and sys.stdin.isatty() and not (run.quiet or run.as_json or roster == DASH):
         words = _ask_words(problem.resource_names)
+    settings["history"] = None if history is None else read_states(history, None, "--history")
     posterior = posterior_path(source.model) if source.model != DASH else None
     how: dict[str, Any] = {"seed": run.seed, "welfare": run.welfare, "words": words, "posterior": posterior}
     with spoken(Vocabulary.read(words)), Programme.create(programme, problem, rows, **how, **settings) as made:
@@ -225,16 +231,16 @@ def erase(one: "Programme", arms: Sequence[str], run: RunOptions, **options: Any
     run.say(found.to_dict(), f"erased: {counted(len(found.arms), 'arm')}, now {', '.join(found.arms[:5])}")
 
 
-@command(rows_argument, format_option, source_option, step_options, writes=True)
+@command(rows_argument, format_option, source_option, step_options, confirm_option, writes=True)
 def observe(one: "Programme", rows: str, format: Any, source: str | None, run: RunOptions, **options: Any) -> None:
-    """Report observed states: TABLE has the columns arm and state, and perhaps step.
+    """Report observed states: TABLE has the columns arm and state, and perhaps step. A blank state means not seen.
 
     Late and corrected reports are stored beside the old ones. All faults are reported with their rows and exit code 2,
     and nothing is stored.
     """
     found = one.observe(read_states(rows, format), source or called(Path(rows).name), **options)
     text = f"{counted(found.observations, 'observation')}, {found.late} late, {found.corrected} corrected"
-    run.say(found.to_dict(), text)
+    run.say(found.to_dict(), text + (f", {found.blank} blank: not seen" if found.blank else ""))
 
 
 @command(
@@ -358,7 +364,7 @@ def views(one: "Programme", run: RunOptions, **which: Any) -> None:
     run.say({"views": [view.to_dict() for view in found]}, shown)
 
 
-@command(rows_argument, format_option, source_option, writes=True)
+@command(rows_argument, format_option, source_option, confirm_option, writes=True)
 def record(one: "Programme", rows: str, format: Any, source: str | None, run: RunOptions, **options: Any) -> None:
     """Report what was done: TABLE has the columns arm and action, and perhaps step, reward, next_state.
 
@@ -369,11 +375,84 @@ def record(one: "Programme", rows: str, format: Any, source: str | None, run: Ru
     run.say(found.to_dict(), f"{text}, {found.differing} not as accepted")
 
 
+@command(rows_argument, format_option, source_option, writes=True)
+def import_history(
+    one: "Programme", rows: str, format: Any, source: str | None, run: RunOptions, **options: Any
+) -> None:
+    """Store records from before the programme: TABLE has the columns arm, time or step, state and perhaps action.
+
+    They become steps before 0, so that plans know when each arm was last seen and served. `evenhand import` cleans
+    messy records.
+    """
+    found = one.import_history(read_states(rows, format), source or called(Path(rows).name), **options)
+    text = f"{counted(found.observations, 'state')} and {counted(found.records, 'action')} from step {found.first} on"
+    run.say(found.to_dict(), f"{text}; {counted(found.left_out, 'row')} left out")
+
+
+@command(
+    click.argument("event", type=click.IntRange(min=1)), option("--why", "TEXT", "A reason.", default=""), writes=True
+)
+def undo(one: "Programme", event: int, run: RunOptions, **options: Any) -> None:
+    """Undo EVENT: an upload, a record, an acceptance, a join or a change. Nothing is deleted; it counts no longer.
+
+    `evenhand programme events` lists the events.
+    """
+    found = one.undo(event, **options)
+    run.say(found.to_dict(), f"event {found.undone} ({found.kind}) counts no longer; {counted(found.rows, 'row')}")
+
+
+@command(
+    option("--budget", "B,B,...", "Budget per step."),
+    welfare_option,
+    option(
+        "--max-wait promises",
+        "STATE STEPS",
+        "Longest wait without service in a state; - for no promise.",
+        type=(str, str),
+        multiple=True,
+    ),
+    option("--close", "GROUP INTO", "A group that closes, and where its arms go.", type=(str, str), multiple=True),
+    option("--move", "ARM GROUP", "An arm that goes to another group.", type=(str, str), multiple=True),
+    option("--from start", "STEP|DATE", "From when on; by default the present step."),
+    option("--adopt", None, "Adopt it; by default its effect is shown.", is_flag=True),
+    option("--why", "TEXT", "A reason.", default=""),
+    seconds_option,
+    writes=True,
+)
+def change(
+    one: "Programme",
+    budget: str | None,
+    promises: Sequence[tuple[str, str]],
+    close: Sequence[tuple[str, str]],
+    move: Sequence[tuple[str, str]],
+    adopt: bool,
+    seconds: float | None,
+    run: RunOptions,
+    **options: Any,
+) -> None:
+    """Show the effect of a lasting change, or adopt it: budget, welfare, groups that close, arms that are transferred.
+
+    It holds from a step on; earlier plans stay as they are. The effect is the welfare of the best plan found beside the
+    plan in use, and the mean value of the arms of each group.
+    """
+    given: dict[str, Any] = {"welfare": run.welfare, "start": options.pop("start")}
+    given |= {"budget": None if budget is None else read_amounts(budget), "close": dict(close)}
+    given["max_wait"] = [{"state": state, "steps": read_wait(steps)} for state, steps in promises]
+    given["transfer"] = [{"arm": arm, "group": group} for arm, group in move]
+    if adopt:
+        adopted = one.change(given, **options)
+        run.say(adopted.to_dict(), "\n".join([*adopted.change.said, "adopted; a plan that is open must be made again"]))
+        return
+    with run.progress() as tell:
+        found = one.preview_change(given, seconds=seconds, progress=tell)
+    run.say(found.to_dict(), _change_summary(found))
+
+
 @command(click.argument("arm"))
 def history(one: "Programme", arm: str, run: RunOptions) -> None:
     """List all that happened to ARM: conditions, decisions, overrides, records, and what was expected."""
     found = one.history(arm)
-    columns = ("step", "kind", "state", "planned", "action", "expected", "chance", "reward", "source", "why")
+    columns = ("step", "kind", "state", "planned", "action", "expected", "chance", "reward", "source", "why", "undone")
     rows = [[getattr(entry, column) for column in columns] for entry in found[-SHOWN:]]
     shown = _rows_summary(f"{arm}, {counted(len(found), 'entry', 'entries')}", columns, rows)
     run.say({"arm": arm, "history": [entry.to_dict() for entry in found]}, shown)
@@ -669,6 +748,28 @@ def _plan_summary(found: "StoredPlan", words: "Vocabulary") -> Summary:
         notes.append(f"{alternating(found.part, words)}.")
     title = f"plan {found.id} of step {found.step}, {found.status}; {seen}"
     return _rows_summary(title, heads, shown, len(rows) - SHOWN, notes)
+
+
+def read_wait(text: str) -> int | None:
+    """Read a number of steps; None for -."""
+    if text == DASH:
+        return None
+    if not (text.isascii() and text.isdecimal() and len(text) < 10):
+        raise OptionError("--max-wait", f"expected a whole number of steps, or -, got {text!r}")
+    return int(text)
+
+
+def _change_summary(found: "ChangePreview") -> Summary:
+    rows = [
+        [row.group, row.arms, "" if row.before is None else f"{row.before:.4g}", f"{row.after:.4g}"]
+        for row in found.groups
+    ]
+    effect = "" if found.difference is None else f"welfare {found.difference:+.4g} beside the plan in use"
+    if effect and not found.measurable:
+        effect = "no measurable difference in welfare"
+    bound = f"welfare {found.after.welfare:.6g}, at most {found.after.upper_bound:.6g}"
+    notes = [*([effect] if effect else []), bound, "nothing is changed yet; --adopt adopts it"]
+    return _rows_summary("; ".join(found.change.said), ("group", "arms", "value before", "after"), rows, notes=notes)
 
 
 def _standing(found: "Refitted", model: str) -> str:

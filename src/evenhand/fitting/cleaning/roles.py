@@ -54,7 +54,7 @@ def propose_table(raw: RawTable, given: Mapping[str, str], is_only: bool, journa
     known = {role: column for role, column in given.items() if column in raw.frame.columns}
     if len(set(known.values())) < len(known):
         raise InvalidInputError("columns: a column can have one role only", argument="columns")
-    guessed = _guess_roles(raw.frame.columns, known)
+    guessed = guess_roles(raw.frame.columns, known)
     both = known | guessed
     unused = {"from", "to", "status"}
     if {"from", "to"} <= both.keys():
@@ -101,7 +101,7 @@ def propose_table(raw: RawTable, given: Mapping[str, str], is_only: bool, journa
     return TableRules(raw.name, columns, forms, decimal_comma, fill_down, constant)
 
 
-def _guess_roles(names: list[str], known: Mapping[str, str]) -> dict[str, str]:
+def guess_roles(names: list[str], known: Mapping[str, str]) -> dict[str, str]:
     """Best column of each role that is not known: names of no other words, and early words, count most."""
     scores = []
     for place, name in enumerate(names):

@@ -415,6 +415,8 @@ def _compute(kind: str, programme: Programme, arguments: dict[str, Any], body: b
             return found.to_dict(), found.body
         case "price":
             return plain(programme.price_of_fairness(**arguments, progress=progress).to_dict()), b""
+        case "change":
+            return programme.preview_change(**arguments, progress=progress).to_dict(), b""
         case "refit":
             return programme.refit(**arguments, progress=progress).to_dict(), b""
         case "drift":

@@ -66,11 +66,13 @@ class ErrorView:
     next: str = ""
     """Advice."""
     status: int = 200
+    code: str = ""
+    """Code of the error."""
 
     def in_words(self, words: Vocabulary) -> "ErrorView":
         """Return the same error in the words of a programme."""
         texts = words.say(self.title), tuple(map(words.say, self.faults)), words.say(self.next)
-        return ErrorView(*texts, self.status)
+        return ErrorView(*texts, self.status, self.code)
 
 
 class RequestError(Exception):

@@ -12,9 +12,11 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from evenhand.programme.audit import Audit, NeedSet
 from evenhand.programme.certificates import Certificate, Drift, TypeValue
+from evenhand.programme.changes import ChangeAdopted, LastingChange, Undone
 from evenhand.programme.decisions import Accepted, PlanRow, StoredPlan
 from evenhand.programme.drift_test import DriftBounds
 from evenhand.programme.ledger import Event
+from evenhand.programme.past_records import Imported
 from evenhand.programme.programme import MOST_SEED, Changed, Status
 from evenhand.programme.refit import TRUST, Moved, Offer, Refitted
 from evenhand.programme.reports import HistoryEntry, Observed, Recorded
@@ -216,7 +218,7 @@ for _response in (
         Observed,
         Offer,
     ),
-    *(PlanRow, ProgrammeStatus, Recorded, Refitted, TypeValue),
+    *(PlanRow, ProgrammeStatus, Recorded, Refitted, TypeValue, ChangeAdopted, LastingChange, Undone, Imported),
 ):
     _response.__pydantic_config__ = ConfigDict(  # type: ignore[union-attr]  # where pydantic looks for it
         strict=True, extra="forbid", use_attribute_docstrings=True
@@ -328,7 +330,7 @@ class ObservationRow(Strict):
     """Observation of an arm."""
 
     arm: Name
-    state: Label
+    state: Label | None = Field(description="Null or empty if it was not seen.")
     step: Whole | None = Field(default=None, description="By default the present one.")
 
 
@@ -338,13 +340,14 @@ class ObserveRequest(Who):
     observations: list[ObservationRow] = Field(min_length=1, max_length=MOST_ROWS)
     source: Text = Field(description="Source of the reports.")
     step: Whole | None = Field(default=None, description="Of rows that name none.")
+    confirmed: bool = Field(default=False, description="Also if the rows look like those of an earlier step.")
 
 
 class RecordRow(Strict):
     """Record of an arm."""
 
     arm: Name
-    action: Label
+    action: Label | None = Field(description="Null or empty if it is not known.")
     step: Whole | None = Field(default=None, description="By default the last accepted one.")
     reward: Number | None = None
     next_state: Label | None = Field(default=None, description="Stored as an observation of the step after.")
@@ -355,6 +358,79 @@ class RecordRequest(Who):
 
     records: list[RecordRow] = Field(min_length=1, max_length=MOST_ROWS)
     source: Text = Field(description="Source of the reports.")
+    confirmed: bool = Field(default=False, description="Also if the rows look like those of the step before.")
+
+
+class PastRow(Strict):
+    """State and action of an arm before the programme began."""
+
+    arm: Name
+    time: str | int = Field(description="A date, or the number of a step.")
+    state: Label | None = None
+    action: Label | None = None
+    reward: Number | None = None
+
+
+class HistoryRequest(Who):
+    """Records from before the programme."""
+
+    records: list[PastRow] = Field(min_length=1, max_length=MOST_ROWS)
+    source: Text = Field(description="Source of the records.")
+
+
+class UndoRequest(Who):
+    """Undo of an event."""
+
+    why: str = Field(default="", max_length=2000, description="A reason.")
+
+
+class TransferRow(Strict):
+    """Another group or type of an arm."""
+
+    arm: Name
+    group: Name | None = None
+    type: Name | None = None
+
+
+class PromiseRow(Strict):
+    """A promised wait."""
+
+    state: Label
+    steps: Whole | None = Field(description="Longest wait without service; null for no promise.")
+    type: Name | None = None
+    group: Name | None = None
+
+
+class ChangeRequest(Strict):
+    """A lasting change."""
+
+    budget: Budget | None = Field(default=None, description="Amount per resource and step.")
+    welfare: str | None = Field(default=None, max_length=200, description="Welfare.")
+    max_wait: list[PromiseRow] = Field(default_factory=list, max_length=1000)
+    close: dict[Name, Name] = Field(
+        default_factory=dict, max_length=1000, description="Groups that close, each with the group its arms go to."
+    )
+    transfer: list[TransferRow] = Field(default_factory=list, max_length=MOST_ROWS)
+    start: Whole | Name | None = Field(
+        default=None, description="Step or date from which on it holds; by default the present step."
+    )
+
+    @property
+    def given(self) -> dict[str, Any]:
+        """Arguments of `Programme.change`."""
+        return self.model_dump(exclude={"who", "why", "seconds"})
+
+
+class PreviewRequest(ChangeRequest):
+    """A lasting change that is evaluated."""
+
+    seconds: Seconds | None = None
+
+
+class AdoptRequest(ChangeRequest, Who):
+    """A lasting change that is adopted."""
+
+    why: str = Field(default="", max_length=2000, description="A reason.")
 
 
 class PlanRequest(Who):

@@ -151,7 +151,9 @@ class Service:
 
     def _present(self) -> list[Any]:
         """Return what identifies the present model and roster."""
-        return [self.programme.status().model, [list(row) for row in self.programme.numbers()]]
+        status = self.programme.status()
+        terms = [status.model, status.budget, status.welfare]
+        return [*terms, [list(row) for row in self.programme.numbers()]]
 
     def _solve_job(self, arguments: dict[str, Any], owner: str = "") -> Job:
         # With the policy in use: an earlier policy is solved again if another one has replaced it.
@@ -175,6 +177,11 @@ class Service:
         """Submit a job that fits the model to the records; arguments as of `Programme.refit`."""
         events = (await run_in_threadpool(self.programme.status)).events
         return self.jobs.submit(self._job("refit", [events], arguments, owner=owner))
+
+    async def preview_change(self, arguments: dict[str, Any], owner: str) -> Job:
+        """Submit a job that evaluates a lasting change; arguments as of `Programme.preview_change`."""
+        about = await run_in_threadpool(self._present)
+        return self.jobs.submit(self._job("change", about, arguments, owner=owner))
 
     async def price(self, owner: str, **given: Any) -> Job:
         """Return a job that computes the price of fairness; it is submitted by `jobs.submit`.

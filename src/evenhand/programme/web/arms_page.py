@@ -213,7 +213,7 @@ def _step_rows(
     """Return what is known of each step, the last first: by kind of entry the last one counts, and the open plan."""
     steps: dict[int, dict[str, Any]] = {}
     for entry in entries:
-        if entry.kind in ("seen", "decided", "recorded"):
+        if entry.kind in ("seen", "decided", "recorded") and entry.undone is None:
             steps.setdefault(entry.step, {})[entry.kind] = entry
     for row in plan.rows if plan is not None else ():
         if plan is not None and row.arm == name:

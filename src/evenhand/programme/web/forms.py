@@ -6,10 +6,15 @@ field are, and python-multipart bounds the headers of a part.
 """
 
 import asyncio
+import csv
 import io
 import re
-from collections.abc import Mapping
+import zipfile
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
 
 from python_multipart.exceptions import FormParserError
 from python_multipart.multipart import parse_options_header
@@ -18,11 +23,24 @@ from starlette.formparsers import MultiPartException
 from starlette.requests import Request
 from starlette.types import Message
 
-from evenhand.errors import ConflictError, EvenhandError, Fault, InvalidInputError, TableError, UnavailableError
+from evenhand.display import counted
+from evenhand.errors import (
+    ConflictError,
+    EvenhandError,
+    Fault,
+    InvalidInputError,
+    TableError,
+    UnavailableError,
+    nearest,
+)
 from evenhand.model.io.text_table import Table, read_table
 from evenhand.programme.api.problem_details import ErrorView, status_of
+from evenhand.programme.vocabulary import Vocabulary
 from evenhand.programme.web.render import natural
 from evenhand.report import summary
+
+if TYPE_CHECKING:
+    import polars
 
 _BOUNDARY = re.compile(rb"[0-9A-Za-z'()+_,./:=?-]{1,70}")
 
@@ -86,6 +104,7 @@ class Form:
         name, body = self.given_table
         if not body:
             raise InvalidInputError("no table was given: choose a file, or type the rows into the field")
+        check_unpacked(name, body)
         return replace(read_table(io.BytesIO(body), "csv", ragged=True), source=name)
 
 
@@ -131,6 +150,152 @@ def read_form(body: bytes, content_type: str, most_fields: int = 20_000, most_si
         raise unreadable from None
 
 
+# Proposed repairs of a table
+
+
+@dataclass(frozen=True)
+class Proposal:
+    """A messy table as it would be stored, and what would be changed for that."""
+
+    table: Table
+    """With the columns arm and state or action, and perhaps step or time, and reward."""
+
+    columns: tuple[str, ...]
+    """Meaning of the columns, in sentences."""
+
+    changes: tuple[str, ...]
+    """What is changed or left out."""
+
+    @property
+    def text(self) -> str:
+        """The table as CSV."""
+        stream = io.StringIO()
+        rows = zip(*self.table.columns.values(), strict=True)
+        csv.writer(stream, lineterminator="\n").writerows([list(self.table.columns), *rows])
+        return stream.getvalue()
+
+    def first_rows(self, most: int = 8) -> summary.Table:
+        """Return the first rows, to be shown."""
+        rows = [[text or "not seen" for text in row] for row in zip(*self.table.columns.values(), strict=True)]
+        heads = list(self.table.columns)
+        return summary.table(f"{self.table.source}, as it would be stored", heads, rows[:most], len(rows) - most, heads)
+
+    def at_steps(self, calendar: Vocabulary, first: int, last: int) -> "Proposal":
+        """Return the rows by steps instead of times: by the calendar, else the last row of each arm.
+
+        Args:
+            calendar: of the programme.
+            first: rows before this step are left out.
+            last: rows after this step are left out.
+        """
+        if "time" not in self.table.columns:
+            return self
+        columns, changes = dict(self.table.columns), list(self.changes)
+        times, arms = columns.pop("time"), columns["arm"]
+        steps = [calendar.step_of(text) for text in times]
+        is_dated = any(step is not None for step in steps)
+        at = steps if is_dated else [last] * len(times)
+        if is_dated:
+            columns["step"] = [str(step) for step in steps]
+        inside = [place for place, step in enumerate(at) if step is not None and first <= step <= last]
+        rows = {(arms[place], at[place]): place for place in sorted(inside, key=lambda place: times[place])}
+        for many, what in (
+            (len(times) - len(inside), "times before or after what can be reported are left out"),
+            (len(inside) - len(rows), "of several rows on one arm and step the last counts"),
+        ):
+            changes += [f"{what} ({counted(many, 'row')})"] if many else []
+        places = sorted(rows.values())
+        chosen = {name: [column[place] for place in places] for name, column in columns.items()}
+        table = replace(self.table, columns=chosen, rows=[self.table.rows[place] for place in places])
+        return replace(self, table=table, changes=tuple(changes))
+
+
+def check_unpacked(name: str, body: bytes, most: int = 64 * 2**20) -> None:
+    """Refuse a compressed file whose content is too large, before it is unpacked.
+
+    Args:
+        name: of the file.
+        body: its content.
+        most: bytes of the unpacked content.
+
+    Raises:
+        InvalidInputError: it is too large, or compressed in a way that does not tell its size.
+    """
+    size = 0
+    if body[:2] == b"\x1f\x8b":
+        raise InvalidInputError(f"{name}: it is compressed; unpack it and send the table itself")
+    if body[:2] == b"PK":
+        try:
+            size = sum(one.file_size for one in zipfile.ZipFile(io.BytesIO(body)).infolist())
+        except zipfile.BadZipFile:
+            raise InvalidInputError(f"{name}: it is damaged; save it again") from None
+    if size > most:
+        raise InvalidInputError(f"{name}: its content is larger than {most // 2**20} MB; send it in several parts")
+
+
+def propose_table(form: Form, known: Mapping[str, Collection[str]], words: Vocabulary) -> Proposal:
+    """Read a messy table, CSV or Excel, and propose how it is to be stored.
+
+    Args:
+        form: with the table.
+        known: names by the columns that are wanted, `state` or `action` or both; other entries of these columns are
+            read as the nearest name.
+        words: of the programme.
+
+    Raises:
+        EvenhandError: no arm or no such column is found in it.
+    """
+    name, body = form.given_table
+    check_unpacked(name, body)
+    from evenhand.fitting.cleaning import clean_records
+    from evenhand.fitting.cleaning.raw_table import EXCEL, read_raw
+    from evenhand.fitting.cleaning.roles import guess_roles
+
+    suffix = Path(name).suffix.lower()
+    with TemporaryDirectory() as folder:
+        file = Path(folder) / f"table{suffix if suffix in EXCEL else '.csv'}"
+        file.write_bytes(body)
+        raw = read_raw(file)
+    heads = {words.head(role).casefold(): role for role in ("arm", "group", "state")}
+    own = {heads[name.casefold()]: name for name in raw.frame.columns if name.casefold() in heads}
+    roles = own | guess_roles(raw.frame.columns, own)
+    wanted = [role for role in ("arm", "time", *known) if role in roles]
+    if "arm" not in roles or not known.keys() & roles.keys():
+        listed = ", ".join(raw.frame.columns)
+        message = f"no columns of arms and of {' or '.join(known)}s are found; the columns are {listed}"
+        raise TableError([Fault("", message)], name)
+    # Cleaning is made for logs with times and states; a table of one step may lack either.
+    added = {role: text for role, text in (("time", "0"), ("state", "seen")) if role not in roles}
+    cleaned = clean_records(_with(raw.frame, added), None, roles | {role: role for role in added})
+    columns = {role: [entry or "" for entry in cleaned.frame[role].to_list()] for role in wanted}
+    changes = [f"{one.message} ({counted(one.count, 'row')})" for one in cleaned.effects]
+    changes += [one.message for one in raw.findings]
+    for role in known.keys() & roles.keys():
+        entries = columns[role]
+        read_as = {text: near for text in dict.fromkeys(entries) if (near := _known_name(text, known[role])) != text}
+        changes += [
+            f"“{text}” is read as “{near}” ({counted(entries.count(text), 'row')})" for text, near in read_as.items()
+        ]
+        columns[role] = [read_as.get(text, text) for text in entries]
+    table = Table(columns, [f"row {number + 1}" for number in range(len(cleaned.frame))], name)
+    nouns = {"arm": words.arm.many, "time": "times", "state": "conditions", "action": "actions"}
+    meaning = [f"“{roles[role]}” is the column of {nouns[role]}" for role in wanted]
+    return Proposal(table, tuple(meaning), tuple(changes))
+
+
+def _with(frame: "polars.DataFrame", added: Mapping[str, str]) -> "polars.DataFrame":
+    import polars
+
+    return frame.with_columns(polars.lit(value).alias(name) for name, value in added.items())
+
+
+def _known_name(text: str, known: Collection[str]) -> str:
+    """The known name that a text stands for: but for case, or the nearest."""
+    same = [name for name in known if name.casefold() == text.casefold()]
+    is_known = not text or bool(same) or (text.isascii() and text.isdecimal())
+    return text if is_known else nearest(text, known) or text
+
+
 def refusal_of(error: EvenhandError, what: str, in_rows: bool = False) -> ErrorView:
     """Describe an error of the library.
 
@@ -144,14 +309,19 @@ def refusal_of(error: EvenhandError, what: str, in_rows: bool = False) -> ErrorV
     advice = "Nothing was stored. Mend this and send it again."
     if isinstance(error, ConflictError):
         fields = (str(error).splitlines()[0], *fields)
-        advice = "Look at the page as it is now; make the plan again where something changed."
+        advice = {
+            "same-as-earlier": "Nothing was stored. If that is meant, tick the box below and send it again.",
+            "undo-first": "Nothing was undone. Undo these first, the last one first.",
+            "not-undoable": "Nothing was undone.",
+            "undone-already": "Nothing was changed.",
+        }.get(error.code, "Look at the page as it is now; make the plan again where something changed.")
     elif isinstance(error, UnavailableError):
         fields, advice = (str(error),), "Wait a moment and send it again; what you typed is still here."
     elif not faults:
         fields, advice = (str(error),), advice if isinstance(error, InvalidInputError) else ""
     elif in_rows:
         advice = "Nothing was stored. Mend the rows below in your file and send it again."
-    return ErrorView(what, fields, advice, status_of(error))
+    return ErrorView(what, fields, advice, status_of(error), error.code)
 
 
 def sent_rows(form: Form, error: EvenhandError, most: int = 500) -> summary.Table | None:

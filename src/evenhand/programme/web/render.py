@@ -108,6 +108,7 @@ def without_forms(page: str, why_forbidden: Callable[[str], str]) -> str:
     reasons: set[str] = set()
 
     def replace(form: re.Match[str]) -> str:
+        """Return a form, or a note in its place if the holder may not send it."""
         is_sent = 'method="post"' in form[0].partition(">")[0]
         why = why_forbidden(form["action"]) if is_sent else ""
         if not why:

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any, cast
@@ -11,15 +12,18 @@ from fastapi import APIRouter, Request
 from fastapi.responses import PlainTextResponse, Response
 from starlette.concurrency import run_in_threadpool
 
-from evenhand.model.io.text_table import Table, csv_text
+from evenhand.errors import EvenhandError, InvalidInputError
+from evenhand.model.io.text_table import csv_text
 from evenhand.programme.api.problem_details import ErrorView
 from evenhand.programme.api.service import service_of
 from evenhand.programme.decisions import PlanCells, PlanRow, StoredPlan, alternating
 from evenhand.programme.named_model import Words
 from evenhand.programme.programme import Programme, Status
-from evenhand.programme.vocabulary import Vocabulary
+from evenhand.programme.reports import read_observations, read_records
+from evenhand.programme.roster import arms_as_of, present_step
+from evenhand.programme.vocabulary import Vocabulary, vocabulary_of
 from evenhand.programme.web import layout
-from evenhand.programme.web.forms import Form
+from evenhand.programme.web.forms import Form, Proposal, propose_table
 from evenhand.programme.web.render import Listing, TableQuery, age_of, list_rows, matches, natural
 from evenhand.report.format import capitalised, percent
 
@@ -102,7 +106,10 @@ def _today(
     """Show the view with a form as it was sent."""
     typed = Typed()
     if form is not None:
-        typed = Typed(_changes(form) if changes is None else changes, form.text("text"), form.text("source"), place)
+        text = form.text("text")
+        if refusal is not None and refusal.code == "same-as-earlier":  # a file must be sent again as text
+            text = form.given_table[1].decode("utf-8", errors="replace")
+        typed = Typed(_changes(form) if changes is None else changes, text, form.text("source"), place)
     query = layout.query_of(request, "/")
     view = show_today(layout.programme_of(request), query, typed)
     is_ready = bool(query.text("ready")) and not view["is_open"] and refusal is None
@@ -288,6 +295,7 @@ def _list_rows(query: TableQuery, lines: _Lines) -> Listing[PlanRow]:
         return SHOWN.get(show, SHOWN[""])[1](line) and matches(words, *texts)
 
     def turn(row: PlanRow) -> float:
+        """Return the place in the line of waiting arms; infinite if there is none."""
         return math.inf if row.why is not None else row.next_in_line or math.inf
 
     keys: dict[str, Callable[[PlanRow], tuple[Any, ...]]] = {
@@ -313,21 +321,55 @@ def send_conditions(request: Request, form: layout.Sending) -> Response:
         form,
         "The conditions were not stored",
         lambda **by: (
-            programme.observe(_only_seen(programme.library.table(form.table())), form.text("source"), **by).event
+            programme.observe(form.table(), form.text("source"), confirmed=bool(form.text("confirmed")), **by).event
         ),
-        lambda *refused: _today(request, form, "conditions", *refused),
+        lambda *refused: _repaired(request, form, "state", refused[0]) or _today(request, form, "conditions", *refused),
     )
 
 
-def _only_seen(table: Table) -> Table:
-    """Return a table of conditions without the rows that were left blank: these arms were not observed."""
-    blank = [""] * len(table.rows)
-    names, states = table.columns.get("arm", blank), table.columns.get("state", blank)
-    filled = [place for place, (name, state) in enumerate(zip(names, states, strict=True)) if state or not name]
-    if not filled or len(filled) == len(table.rows):
-        return table
-    columns = {name: [column[place] for place in filled] for name, column in table.columns.items()}
-    return replace(table, columns=columns, rows=[table.rows[place] for place in filled])
+def _repaired(request: Request, form: Form, role: str, refusal: ErrorView) -> Response | None:
+    """Show how a refused table would be stored after repairs; None if repairs do not help.
+
+    Args:
+        request: what is answered.
+        form: with the table.
+        role: `state` for conditions, `action` for records.
+        refusal: of the table as it was sent.
+    """
+    if refusal.status != 422 or form.text("cleaned"):
+        return None
+    programme = layout.programme_of(request)
+    with suppress(InvalidInputError):
+        if {"arm", role} <= (sent := programme.library.table(form.table())).columns.keys() and sent.faults:
+            return None  # lines of a wrong length are mended by hand: a repair would leave them out
+    try:
+        with programme.store.reading() as tx:
+            words, step, arms = programme.library.model(tx)[1], present_step(tx), arms_as_of(tx)
+            names = words.states if role == "state" else words.actions
+            known, calendar = {role: sorted({name for own in names for name in own})}, vocabulary_of(tx)
+            found = propose_table(form, known, calendar).at_steps(calendar, 0, step if role == "state" else step - 1)
+            if role == "state":
+                read_observations(found.table, arms, words, step, step)
+            else:
+                read_records(found.table, arms, words, step)
+    except EvenhandError:
+        return None
+    address, name = ("/today/conditions", "conditions") if role == "state" else ("/today/record", "records")
+    return show_proposal(request, form, found, address, name)
+
+
+def show_proposal(request: Request, form: Form, found: Proposal, address: str, name: str) -> Response:
+    """Show what was understood of a table and what would be changed, to be confirmed; nothing is stored.
+
+    Args:
+        request: what is answered.
+        form: with the table.
+        found: the proposal.
+        address: of the form that stores it.
+        name: of what is stored.
+    """
+    values = {"found": found, "address": address, "name": name, "source": form.text("source") or "planner"}
+    return layout.show(request, "upload", "Check the table", None, form, **values)
 
 
 @router.get("/today/conditions.csv")
@@ -431,10 +473,14 @@ def record_step(request: Request, form: layout.Sending) -> Response:
 
     def write(**by: Any) -> int:
         if is_table:
-            return programme.record(form.table(), "planner", **by).event
+            return programme.record(form.table(), "planner", confirmed=bool(form.text("confirmed")), **by).event
         others = {one.arm: one.action for one in _changes(form)}
         return programme.record_rest(form.number("plan"), others, "planner", **by).event
 
     place = "record" if is_table else "record-form"
-    what, again = "Nothing was recorded", lambda *refused: _today(request, form, place, *refused)
-    return layout.submit(request, form, what, write, again)
+
+    def again(refusal: ErrorView, sent: Any) -> Response:
+        repaired = _repaired(request, form, "action", refusal) if is_table else None
+        return repaired or _today(request, form, place, refusal, sent)
+
+    return layout.submit(request, form, "Nothing was recorded", write, again)

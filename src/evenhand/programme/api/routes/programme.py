@@ -15,8 +15,10 @@ from evenhand.programme.api.schemas import Key
 from evenhand.programme.api.service import programme_of, service_of
 from evenhand.programme.audit import Audit, NeedSet
 from evenhand.programme.certificates import Certificate
+from evenhand.programme.changes import ChangeAdopted, Undone
 from evenhand.programme.decisions import Accepted, StoredPlan
 from evenhand.programme.drift_test import DriftBounds
+from evenhand.programme.past_records import Imported
 from evenhand.programme.programme import Changed
 from evenhand.programme.refit import Refitted
 from evenhand.programme.reports import Observed, Recorded
@@ -152,15 +154,53 @@ def leave(
 @router.post("/observations", response_model=Observed, responses=schemas.refusals(409))
 def observe(payload: schemas.ObserveRequest, request: Request, key: Key = None) -> JSONResponse:
     """Say in which states arms were seen; late and corrected reports are stored beside the old ones."""
-    rows, how = as_table(payload.observations), {"source": payload.source, "step": payload.step}
+    rows, how = as_table(payload.observations), payload.model_dump(include={"source", "step", "confirmed"})
     return written(request, payload.who, key, lambda programme, **by: programme.observe(rows, **how, **by))
 
 
 @router.post("/records", response_model=Recorded, responses=schemas.refusals(409))
 def record(payload: schemas.RecordRequest, request: Request, key: Key = None) -> JSONResponse:
     """Say what was really done; late and corrected records are stored beside the old ones."""
-    rows = as_table(payload.records)
-    return written(request, payload.who, key, lambda programme, **by: programme.record(rows, payload.source, **by))
+    rows, how = as_table(payload.records), payload.model_dump(include={"source", "confirmed"})
+    return written(request, payload.who, key, lambda programme, **by: programme.record(rows, **how, **by))
+
+
+@router.post("/history", response_model=Imported, responses=schemas.refusals(409))
+def import_history(payload: schemas.HistoryRequest, request: Request, key: Key = None) -> JSONResponse:
+    """Store records from before the programme, at steps before 0, so that last services and waits are right."""
+    rows, source = as_table(payload.records), payload.source
+    return written(request, payload.who, key, lambda programme, **by: programme.import_history(rows, source, **by))
+
+
+@router.post("/events/{event}/undo", response_model=Undone, responses=schemas.refusals(404, 409))
+def undo(
+    event: Annotated[schemas.Step, Path(description="Its number.")],
+    request: Request,
+    payload: schemas.UndoRequest = schemas.UndoRequest(),
+    key: Key = None,
+) -> JSONResponse:
+    """Let an upload, a record, an acceptance, a join or a lasting change count no longer; nothing is deleted.
+
+    Where others rest on it, the answer is 409 with the events to undo first.
+    """
+    return written(request, payload.who, key, lambda programme, **by: programme.undo(event, payload.why, **by))
+
+
+# Lasting changes
+
+
+@router.post("/changes/preview", response_model=schemas.JobStatus, status_code=202, responses=schemas.refusals())
+async def preview_change(payload: schemas.PreviewRequest, request: Request) -> JSONResponse:
+    """Evaluate a lasting change: the job's answer has the welfare before and after, and the values by group."""
+    arguments = {"given": payload.given, "seconds": payload.seconds}
+    return accepted(await service_of(request).preview_change(arguments, request.state.holder.name))
+
+
+@router.post("/changes", response_model=ChangeAdopted, responses=schemas.refusals(409))
+def change(payload: schemas.AdoptRequest, request: Request, key: Key = None) -> JSONResponse:
+    """Adopt a lasting change of budget, welfare or groups, which holds from a step on."""
+    given, why = payload.given, payload.why
+    return written(request, payload.who, key, lambda programme, **by: programme.change(given, why=why, **by))
 
 
 # Plans
