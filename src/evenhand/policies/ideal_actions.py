@@ -16,8 +16,8 @@ budget goes to arms that come last: to any if it must be spent, else to idle one
 
                     and if the budget must be spent also at most N - budget - |D| (1 - use), so that ideal actions
                     within it fit now and in expectation at the next step. It grows while it satisfies this, and shrinks
-                    otherwise. Gap O(1 / sqrt(N)), same paper. For equal d the left side is max(A, B), A and B the sums
-                    of what bounds l <= z <= u force above and below |D| mu: the largest |D| is found by bisection.
+                    otherwise. Gap O(1 / sqrt(N)), same paper. For a given |D| the least left side is max(A, B), A and
+                    B the sums of what bounds l <= z <= u force above and below |D| mu: |D| is found by bisection.
     two-set         first a set D with (z - |D| mu)' U (z - |D| mu) <= (eta |D|)^2, within which service is by the
                     classes of the relaxation (always, sometimes, never) for the share of the budget exactly; it moves
                     by z - |D| mu -> (z - |D| mu) Phi, and U = sum_k Phi^k Phi'^k shrinks along it. The others follow
