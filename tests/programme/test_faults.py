@@ -73,7 +73,7 @@ def live(address, pipe, seed):
         step = programme.status().step
         arms = [arm.name for arm in programme.arms()]
         seen = [{"arm": name, "state": int(rng.integers(3))} for name in arms]
-        programme.observe(seen, "rounds", key=f"o{step}-{seed}")
+        programme.observe(seen, "rounds", key=f"o{step}-{seed}", confirmed=True)
         plan = programme.plan(key=f"p{step}-{seed}")
         done = programme.accept(plan.plan, key=f"a{step}-{seed}")
         os.write(pipe, (json.dumps(done.to_dict()) + "\n").encode())

@@ -153,7 +153,7 @@ def read_observations(
 
 
 def question_observations(
-    tx: Connection, words: Words, found: Sequence[tuple[ReportRow, str]], fewest: int = 3, rare: float = 0.001
+    tx: Connection, words: Words, found: Sequence[tuple[ReportRow, str]], fewest: int = 5, rare: float = 0.001
 ) -> None:
     """Refuse observations that look like those of an earlier step.
 
@@ -193,7 +193,7 @@ def question_observations(
         _raise_same(tx, len(found), step, earlier)
 
 
-def question_records(tx: Connection, found: "Sequence[Record]", differing: int, fewest: int = 3) -> None:
+def question_records(tx: Connection, found: "Sequence[Record]", differing: int, fewest: int = 5) -> None:
     """Refuse records that look like those of the step before: the same actions, and not those that were accepted.
 
     Args:
