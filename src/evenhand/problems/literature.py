@@ -270,13 +270,13 @@ def bayesian_bandit(num_arms: int = 150, horizon: int = 15, budget_share: float 
     given.whole("horizon", horizon, most=60)
     given.number("budget_share", budget_share, most=1)
     given.raise_if_any("bayesian-bandit")
-    places = {(won, lost): 0 for total in range(horizon + 1) for won in range(total + 1) for lost in [total - won]}
-    places = {place: number for number, place in enumerate(places)}
+    pulled = ((won, total - won) for total in range(horizon) for won in range(total + 1))
+    places = {place: number for number, place in enumerate(pulled)}
     transitions, rewards = np.zeros((len(places), 2, len(places))), np.zeros((len(places), 2))
     for (won, lost), here in places.items():
         chance = (won + 1) / (won + lost + 2)
         transitions[here, 0, here] = 1.0
-        # After as many pulls as there are steps an arm is not pulled again.
+        # What is learned by the last pull is of no use.
         transitions[here, 1, places.get((won + 1, lost), here)] += chance
         transitions[here, 1, places.get((won, lost + 1), here)] += 1 - chance
         rewards[here, 1] = chance
