@@ -352,7 +352,7 @@ def put_into_words(found: "Audit", books: Books, most: int = 10) -> Verdict:
     noun = words.resources.get(model.resource_names[0]) if plain else None
     service = (noun or Noun("service", "services")).counted
     return Verdict(
-        tuple(_need_sentences(found, words, most)),
+        (*_need_sentences(found, words, most), *_promise_sentences(books, most)),
         tuple(islice(_service_sentences(found, service), 2 * most)),
         tuple(islice(_test_sentences(found, words, service), 2 * most)),
         tuple(_deviation_sentences(found, words, most)),
@@ -384,16 +384,44 @@ def _need_sentences(found: "Audit", words: Vocabulary, most: int) -> Iterator[st
     yield f"In need means: {states}{DEFINITIONS[found.need_by]}."
 
 
+def _promise_sentences(books: Books, most: int) -> Iterator[str]:
+    """Say if promised waits were kept, counted from the begin of the window."""
+    span, words = books.span, books.words
+    model, names = books.models[span.runs()[-1][2]]
+    if not model.has_max_wait:
+        return
+    blocks = names.blocks_of(span.arms)
+    sums = books.between(span.first, span.last)
+    limits = np.where(span.present, model.max_waits[blocks[:, None], sums["mode"]], -1)
+    waits, over = np.zeros(len(span.arms), dtype=np.int64), np.zeros(len(span.arms), dtype=np.int64)
+    for step in range(span.horizon):
+        promised = limits[:, step] >= 0
+        waits = np.where(promised, waits, 0)
+        over = np.maximum(over, np.where(promised, waits - limits[:, step], 0))
+        waits = np.where(sums["served"][:, step], 0, waits + 1)
+    late = np.flatnonzero(over > 0)
+    if not len(late):
+        yield f"Promised waits: all were kept in this time ({listed(names.promised)})."
+        return
+    rows = sorted(late.tolist(), key=lambda arm: (-over[arm], span.arms[arm].name))
+    texts = [f"{span.arms[arm].name} (by {words.step.counted(int(over[arm]))})" for arm in rows]
+    yield f"Promised waits: {words.arm.counted(len(late))} waited longer than promised: {_first(texts, most)}"
+
+
 def _service_sentences(found: "Audit", service: Callable[[float], str]) -> Iterator[str]:
     for row in found.services:
-        planned = "as planned" if row.planned == row.done else f"{row.planned} planned"
+        missed = row.planned - row.done
+        planned = "as planned" if not missed else f"{row.planned} planned"
         text = f"{row.group}: {service(row.done)} done, {planned}"
+        if missed > 0:
+            text += f", {missed} decided or done otherwise"
         if row.lower is None or row.upper is None or row.promised is None:
             yield f"{text}."
             continue
         is_low, is_high = row.done < row.lower, row.done > row.upper
-        judged = "fewer than chance explains" if is_low else "more than chance explains" if is_high else "within chance"
-        yield f"{text}; {amount(round(row.promised, 1))} promised ({row.lower} to {row.upper}): {judged}."
+        judged = ": fewer than chance explains" if is_low else ": more than chance explains" if is_high else ""
+        judged = judged or ("" if missed > 0 else ": within chance")  # what people decided is not chance
+        yield f"{text}; {amount(round(row.promised, 1))} promised ({row.lower} to {row.upper}){judged}."
     if any(row.lower is None for row in found.services):
         yield "Promised numbers were not computed: the plan is a table, or there is too much to play through."
 
@@ -401,7 +429,7 @@ def _service_sentences(found: "Audit", service: Callable[[float], str]) -> Itera
 def _test_sentences(found: "Audit", words: Vocabulary, service: Callable[[float], str]) -> Iterator[str]:
     value = f"{words.value} per {words.step.one}"
     for row in found.services:
-        if row.lower is not None:
+        if row.lower is not None and row.done >= row.lower and not 0 == row.done < row.planned:
             least = None if row.detectable is None else percent(row.detectable, 0)
             short = f"a shortfall of less than {least}" if least else "any shortfall"
             yield f"{row.group}: {service(row.done)}, too few to tell {short}."

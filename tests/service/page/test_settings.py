@@ -135,6 +135,12 @@ def test_a_group_closes_on_the_page(client, programme):
     assert send(client, "/settings/adopt", {"change": "{"}).status_code == 422
 
 
+@pytest.mark.parametrize("steps", ["4 weeks", "-1", "4.5"])
+def test_a_wait_that_is_no_number_does_not_end_a_promise(client, steps):
+    form = {"resource": "hours", "budget": "4", "state": "broken", "steps": steps, "start": "0"}
+    assert send(client, "/settings/preview", form).status_code == 422
+
+
 def test_changes_and_history_by_the_api(client, programme):
     asked = {"budget": {"hours": 0}, "seconds": 1.0}
     found = job_of(client, client.post(f"{P}/changes/preview", json=asked).json()["id"])["answer"]
