@@ -315,7 +315,7 @@ def _read(
     policies = tuple((policy, budget, part) for _, policy, budget, _, part in of_step[first - since :])
     return Span(first, last, event, since, tuple(arms), digests, policies, tuple(of_step), texts, reward, late,
                 corrected, tuple(overrides), tuple(changes_between(tx, first, last, event)),
-                _moves(tx, first, last, event), values_between(tx, "budget", first + 1, last, event), new_from,
+                _moves(tx, first, last, event), dict(values_between(tx, "budget", first + 1, last, event)), new_from,
                 object() if known is None or new_from <= last else known.content)  # fmt: skip
 
 
@@ -410,7 +410,7 @@ class Books:
         models: Models,
         plans: Mapping[str, Plan],
         welfare: str | None,
-        need: tuple[Sequence[str], str],
+        need: tuple[Mapping[int, Sequence[str]], str],
         words: Vocabulary,
         waits: Ints,
         level: float = LEVEL,
@@ -423,14 +423,14 @@ class Books:
             models: models by digest.
             plans: policies of the window by digest.
             welfare: welfare of the programme.
-            need: states of need, and their origin.
+            need: states of need from some steps on, none for those of the relaxation, and their origin.
             words: words of the programme.
             waits: (wait, arm) waiting times at the first step by which plans decide: of promises, and since service.
             level: probability of intervals.
             parts: parts of the window that are known, by first and last step; others are added.
         """
         self.span, self.models, self.plans, self.welfare, self.level = span, models, plans, welfare, level
-        self.need, self.words, self.waits = need, words, waits
+        self.need, self.words, self.waits, self.event = need, words, waits, span.event
         self.parts = {} if parts is None else parts
         self.state_names = sorted({name for _, names in models.values() for own in names.states for name in own})
         self.continuation = lru_cache(maxsize=None)(self._continuation)
@@ -484,13 +484,14 @@ class Books:
         for number, own in enumerate(words.states):
             places[number, : len(own)] = [names[name] for name in own]
         served = continuation.model.tables.served
-        needs = continuation.needs if self.need[1] == "relaxation" else words.mask(self.need[0])
+        needs = np.array([words.mask(names) if names else continuation.needs for names in self.need[0].values()])
+        times = np.searchsorted(list(self.need[0]), np.arange(first, last + 1), side="right") - 1
         return found | {
             "mode": mode,
             "state": places[block, mode],
             "served": served[block, mode, arms.done],
             "planned": served[block, mode, arms.planned],
-            "need": needs[block, mode],
+            "need": needs[times, block, mode],
         }
 
     def earned(self, sums: Account, arms: Bools | Ints) -> Earned:

@@ -41,7 +41,7 @@ from evenhand.programme.counterfactuals import PlanInUse, suppose_budgets
 from evenhand.programme.cycle import Cycle
 from evenhand.programme.library import Library
 from evenhand.programme.named_model import Words, of_roster, with_kinds, with_promises
-from evenhand.programme.settings import add_setting, sentences, setting
+from evenhand.programme.settings import add_setting, closed_at, sentences, setting, values_between
 from evenhand.programme.vocabulary import Vocabulary, vocabulary_of
 from evenhand.typing import Progress
 
@@ -60,7 +60,7 @@ class LastingChange(ledger.Result):
     """Welfare, as text."""
 
     max_wait: list[dict[str, Any]] | None = None
-    """Promised waits in force from then on: state, steps, and perhaps type and group."""
+    """Promised waits that it changes: state, steps, and perhaps type and group."""
 
     closed: dict[str, str] = field(default_factory=dict)
     """Groups that close, each with the group to which its arms go."""
@@ -70,6 +70,11 @@ class LastingChange(ledger.Result):
 
     said: tuple[str, ...] = ()
     """The change in sentences."""
+
+    @property
+    def receiving(self) -> list[str]:
+        """Groups to which arms go; they are open from then on."""
+        return list(dict.fromkeys([*self.closed.values(), *(group for _, _, group in self.transfers)]))
 
 
 @dataclass(frozen=True)
@@ -236,8 +241,7 @@ class LastingChanges:
 
         def do(tx: Connection) -> ChangeAdopted:
             change, kinds = self._read(tx, given)
-            step, closed = change.from_step, setting(tx, "closed", roster.MOST_STEP) or {}
-            staying = _staying(tx, step)
+            step, staying = change.from_step, _staying(tx, change.from_step)
             event = ledger.append(tx, "changed", who, _body(change, staying) | {"why": reason})
             known = setting(tx, "kinds", 0) or []
             more = [kind for kind in kinds if kind not in known]
@@ -245,7 +249,7 @@ class LastingChanges:
                 ("budget", change.budget, step),
                 ("welfare", change.welfare, step),
                 ("max_wait", change.max_wait, step),
-                ("closed", closed | change.closed if change.closed else None, step),
+                ("closed", dict.fromkeys(change.receiving) | change.closed or None, step),
                 ("kinds", [*known, *more] if more else None, 0),
             ):
                 if value is not None:
@@ -304,24 +308,30 @@ class LastingChanges:
         rows = [
             {name: row.get(name) for name in ("state", "steps", "type", "group")} for row in given.get("max_wait", [])
         ]
-        try:
-            with_promises(model, rows)
-        except InvalidInputError as error:
-            faults += error.faults or [Fault("max_wait", str(error))]
-        promises = _settled([*self._library.terms(tx, step).get("max_wait", []), *rows]) if rows else None
+        for row in rows:
+            try:
+                with_promises(model, [row])
+            except InvalidInputError as error:
+                faults += error.faults or [Fault("max_wait", str(error))]
         moved = _moves(given, arms, model, faults)
         kinds = _kinds(moved, arms, blocks, faults)
+        closing = {group for _, one in values_between(tx, "closed", step + 1, roster.MOST_STEP) for group in one}
+        closing &= closed_at(tx, roster.MOST_STEP).keys()
+        later = {*given.get("close", {}).values(), *(group for _, group in moved.values())} & closing
+        faults += [Fault("group", f"{quoted(group)} closes later: name another group") for group in sorted(later)]
         if faults:
             refusal = InvalidInputError("\n".join(["change:", *(f"  {fault}" for fault in faults)]))
             refusal.faults = tuple(faults)
             raise refusal
         transfers = tuple((arm.name, *moved[arm.name]) for arm in arms if arm.name in moved)
-        change = LastingChange(step, budget, welfare, promises, given.get("close", {}), transfers)
+        change = LastingChange(step, budget, welfare, rows or None, given.get("close", {}), transfers)
         problem = self._problems(tx, change, kinds)[-1]
         read_welfare(problem, None)
         if problem.has_max_wait:
             check_promises(problem)
-        return replace(change, said=tuple(_sentences(change, rows, arms, words))), kinds
+        again = [group for group in change.receiving if group in closed_at(tx, step)]
+        opened = [f"From {words.the(step)} on {group} is open again" for group in again]
+        return replace(change, said=(*_sentences(change, rows, arms, words), *opened)), kinds
 
     # Undo
 
@@ -466,18 +476,23 @@ def _moves(
         Fault("close", f"{quoted(new)} closes, too: name another group") for new in closed.values() if new in closed
     ]
     found = {arm.name: (arm.type, str(closed[arm.group])) for arm in arms if arm.group in closed}
-    named = {arm.name: arm for arm in arms}
+    named, listed = {arm.name: arm for arm in arms}, set[str]()
     match = roster.match_names(named)
     for number, row in enumerate(given.get("transfer", []), 1):
         name = match(str(row.get("arm") or ""))
         if name not in named:
             faults.append(Fault(f"row {number}", roster.unknown_arm(name, named, number <= SHOWN_FAULTS)))
             continue
+        if name in listed:
+            faults.append(Fault(f"row {number}", f"{quoted(name)} is listed twice"))
+        listed.add(name)
         arm = named[name]
         found[name] = row.get("type") or arm.type, row.get("group") or arm.group
         unknown += [found[name][1]] if found[name][1] not in groups else []
         if found[name] == (arm.type, arm.group):
             faults.append(Fault(f"row {number}", f"{quoted(name)} is of this type and in this group already"))
+        if found[name][1] in closed:
+            faults.append(Fault(f"row {number}", f"{quoted(found[name][1])} closes: name another group"))
     known = ", ".join(sorted(groups)[:20])
     faults += [Fault("group", f"unknown group {quoted(one)}. Known are {known}") for one in dict.fromkeys(unknown)]
     return found
@@ -523,19 +538,6 @@ def _body(change: LastingChange, arms: Sequence[roster.RosterArm]) -> dict[str, 
         return line
 
     return change.to_dict() | {"transfers": moved, "said": [nameless(line) for line in change.said]}
-
-
-def _settled(promises: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return promised waits without those that later ones replace: of the same state, for all of their arms."""
-    found: list[dict[str, Any]] = []
-    for row in promises:
-        kept = [
-            one
-            for one in found
-            if one["state"] != row["state"] or any(row[of] not in (None, one[of]) for of in ("type", "group"))
-        ]
-        found = [*kept, dict(row)]
-    return found
 
 
 def _sentences(
