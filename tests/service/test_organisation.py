@@ -459,6 +459,9 @@ def test_a_limited_holder_reports_on_no_other_group(template, tmp_path, serving,
         assert client.post(f"{P}/records", json=rows, headers=hilda).status_code == 422
         rows = {"observations": [{"arm": "h2", "state": "worn"}], "source": "w"}
         assert client.post(f"{P}/observations", json=rows, headers=hilda).status_code == 422
+        for name in ("h2", "b1"):
+            seen = client.post("/arms/seen", data={"arm": name, "state": "worn", "source": "x"}, headers=hilda)
+            assert 400 <= seen.status_code < 500, (name, seen.status_code)
         assert programme.status().events == before
         assert send("/today/conditions", "person,state\nH1,broken\n").status_code == 303
         assert send("/today/conditions", "arm;state\nh1;brokn\n").status_code == 200, "a repair is proposed"

@@ -109,13 +109,15 @@ def arms_named(
         tx: a transaction.
         names: as given.
         most: number of names up to which they are looked up one by one.
-        groups: all arms that are now in these, or were last, and no others; by default of any group.
+        groups: only arms that are now in these, or were last; by default of any group.
     """
-    if groups is not None:
-        return [arm for arm in arms_as_of(tx) if arm.group in groups]
     wanted = set(names)
-    found = arms_as_of(tx, names=sorted(wanted)) if len(wanted) <= most else []
-    return found if found and wanted == {arm.name for arm in found} else arms_as_of(tx)
+
+    def known(only: Sequence[str] | None) -> list[RosterArm]:
+        return [arm for arm in arms_as_of(tx, names=only) if groups is None or arm.group in groups]
+
+    found = known(sorted(wanted)) if len(wanted) <= most else []
+    return found if found and wanted == {arm.name for arm in found} else known(None)
 
 
 def taking_part(tx: Connection, step: int, event: int | None = None) -> list[RosterArm]:
