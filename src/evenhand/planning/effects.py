@@ -43,6 +43,12 @@ class ActionEffects:
             return None
         return ("better", float(up[0]), float(up[1])) if gained >= spared else ("worse", float(down[0]), float(down[1]))
 
+    def help(self, kind: int, state: int, action: int) -> float:
+        """Return the share of arms that an action helps, more than idling does; above 0 for every service."""
+        found = self.shares(kind, state, action)
+        served = 1e-6 * float(self.problem.types.served[kind, state, action])
+        return served if found is None else served + abs(found[1] - found[2])
+
     def text(self, kind: int, state: int, action: int, observations: int | None = None) -> str:
         """Return the state, the effect of an action there, and the number of observations behind it.
 

@@ -14,7 +14,7 @@ import copy
 import hashlib
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from os import PathLike
 from typing import Any, BinaryIO, NamedTuple
 
@@ -292,6 +292,7 @@ class Plan(Shown):
         step: int = 0,
         part: int | None = None,
         observations: Ints | None = None,
+        waits: Ints | None = None,
     ) -> Decisions:
         """Decide on the action of every arm of a table, with reasons.
 
@@ -305,6 +306,8 @@ class Plan(Shown):
             part: the part of a mixture, from 1, the largest share first; drawn by default.
             observations: (row, action) number of observations behind the model of each action in the state of each
                 arm, for reasons; -1 for unknown.
+            waits: (row, wait) waiting times, the most important first: of arms of one type and state those that have
+                waited longest are served first; by default lots decide.
 
         Raises:
             TableError: the table's faults, with their rows.
@@ -322,6 +325,8 @@ class Plan(Shown):
         steps = steps_of(parts[chosen.place])
         policy = steps[step % len(steps)]
         decision = _decide(policy, placed, (starting, acting), step, chosen.name)
+        if waits is not None:
+            decision = _longest_first(decision, waits[np.argsort(placed.places)])
         usage = decision.problem.types.usage[decision.types, decision.states, decision.actions]
         ranks = described(policy).ranks_at(decision)
         line, priority = queue_places(decision, ranks), served_places(decision, ranks)
@@ -403,6 +408,30 @@ class Plan(Shown):
         # The running sum may end just below 1.
         place = min(int(np.searchsorted(ends, draw, side="right")), len(parts) - 1)
         return next(part for part in parts if part.place == place)
+
+
+def _longest_first(decision: DecisionStep, waits: Ints) -> DecisionStep:
+    """Return a decision whose actions are exchanged among arms of one type and state: the longest wait, the most help.
+
+    Nothing else changes: numbers of actions, use of the budget, and values of arms that are alike.
+
+    Args:
+        decision: the decision of a policy.
+        waits: (arm, wait) waiting times in the order of the problem, the most important first.
+    """
+    actions, effects = decision.actions.copy(), ActionEffects(decision.problem, decision.types.tolist())
+    cells: dict[tuple[int, int], list[int]] = {}
+    for arm, cell in enumerate(zip(decision.types.tolist(), decision.states.tolist(), strict=True)):
+        cells.setdefault(cell, []).append(arm)
+    for (kind, state), arms in cells.items():
+        own = decision.actions[arms]
+        if (own == own[0]).all():
+            continue
+        # Arms that wait equally long stay as the policy has them.
+        help_of = [effects.help(kind, state, int(action)) for action in own]
+        order = np.lexsort((-np.array(help_of), *(-waits[arms].T[::-1])))
+        actions[np.array(arms)[order]] = own[np.argsort(-np.array(help_of), kind="stable")]
+    return replace(decision, actions=actions)
 
 
 def _nth_draw(rng: np.random.Generator, number: int) -> float:

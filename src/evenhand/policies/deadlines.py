@@ -37,7 +37,7 @@ from evenhand.model.criterion import Discounted
 from evenhand.model.explanations import DecisionStep, ServiceOrder
 from evenhand.model.labels import Labels
 from evenhand.model.policy import Policy, StatefulPolicy, begin, check_arrays, described, is_exchangeable
-from evenhand.model.stateful_policy import Actor, Memory, Remembered, read_memory
+from evenhand.model.stateful_policy import MOST, Actor, Memory, Remembered, read_memory
 from evenhand.solvers.single_arm import action_values
 from evenhand.typing import Array, ArrayLike, Bools, Floats, Indices, Ints, Rng
 
@@ -381,7 +381,7 @@ class DeadlinePolicy(CompositePolicy):
         for arm in np.flatnonzero((limits >= 0) | (planned & ~decision.served)).tolist():
             state = labels.being(int(decision.types[arm]), int(decision.states[arm]))
             promise = (
-                f"promised {state}: served after at most {limits[arm]} steps; it has waited {actor.last_waits[0, arm]}"
+                f"promised {state}: served after at most {limits[arm]} steps; it has waited {actor.true_waits[0, arm]}"
             )
             if slack[arm] == 0:
                 reasons[arm] = promise + ("" if decision.served[arm] else "; more arms are due than the budget serves")
@@ -424,7 +424,7 @@ class DeadlinePolicy(CompositePolicy):
             memory: (episode, arm) waiting times of arms that stay in promised states, and the memory of the part.
         """
         own = {name: value for name, value in memory.items() if "." not in name}
-        like = {"waiting": Remembered(("episode", "arm"), self.deadlines.longest + 1)}
+        like = {"waiting": Remembered(("episode", "arm"), MOST)}
         waits = read_memory(own, like, {"arm": self.problem.num_arms})["waiting"]
         inner, part = {name[2:]: memory[name] for name in memory if name.startswith("0.")}, self.parts[0]
         if inner and not hasattr(part, "resume"):
@@ -462,7 +462,8 @@ class _Waiting(Actor):
             places = ranks[kinds, seen, planned] if ranked and ranks is not None else None
             actions, forced = deadlines.enforce(states, waits, planned, places, rng)
         idle = ~policy.problem.types.served[kinds, states, actions]
-        self.waiting = np.where(promised & idle, np.minimum(waits + 1, deadlines.longest), 0)
+        self.true_waits = np.where(promised, self.waiting, 0)
+        self.waiting = np.where(promised & idle, self.true_waits + 1, 0)
         self.seen, self.planned, self.forced, self.last_waits = seen, planned, forced, waits
         return actions
 

@@ -54,6 +54,9 @@ class Known:
     waiting: int = 0
     """Steps in states with a promised wait without service, up to this one."""
 
+    unserved: int = 0
+    """Steps since it was last served, or since it is known."""
+
 
 def know(tx: Connection, words: Words, arms: Sequence[RosterArm], step: int, event: int | None = None) -> list[Known]:
     """(arm,) what is known at a step; as of an event, or now.
@@ -93,18 +96,24 @@ def know(tx: Connection, words: Words, arms: Sequence[RosterArm], step: int, eve
         actions = words.actions_done(block, done, arm.id, range(since[arm.id], step))
         state, chance = most_likely(beliefs.distribution(block, start, actions))
         found.append(Known(arm, block, state, BELIEVED, None if seen is None else seen[0], chance))
-    return _with_waits(tx, words, found, step, event) if words.model.has_max_wait else found
+    return _with_waits(tx, words, found, step, event)
 
 
 def _with_waits(tx: Connection, words: Words, known: list[Known], step: int, event: int | None) -> list[Known]:
-    """(arm,) the same with waiting times, by the states of accepted plans and the actions done."""
-    promised, longest = words.model.max_waits >= 0, int(words.model.max_waits.max())
+    """(arm,) the same with waiting times, by the states of accepted plans and the actions done.
+
+    They are counted back for 100 steps; of many arms for fewer, but for as many as promises need.
+    """
+    promised, limit = words.model.max_waits >= 0, int(words.model.max_waits.max())
+    longest = max(limit, min(100, 2_000_000 // max(len(known), 1)))
     past = decided_between(tx, words, {row.arm.id: row.block for row in known}, step - longest, step, event)
     found = []
     for row in known:
-        earlier = (past.get((row.arm.id, at)) for at in range(step - 1, step - longest - 1, -1))
-        unserved = takewhile(lambda one, of=row.block: one and promised[of, one[0]] and not one[1], earlier)  # type: ignore[misc]
-        found.append(replace(row, waiting=sum(1 for _ in unserved) if promised[row.block, row.state] else 0))
+        earlier = [past.get((row.arm.id, at)) for at in range(step - 1, step - longest - 1, -1)]
+        idle = list(takewhile(lambda one: one and not one[1], earlier))
+        waits = takewhile(lambda one, of=row.block: one and promised[of, one[0]], idle)  # type: ignore[misc]
+        waiting = sum(1 for _ in waits) if promised[row.block, row.state] else 0
+        found.append(replace(row, waiting=waiting, unserved=len(idle)))
     return found
 
 

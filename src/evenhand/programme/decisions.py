@@ -17,6 +17,7 @@ from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import Any
 
+import numpy as np
 from sqlalchemy import Connection, select
 
 from evenhand.display import counted
@@ -202,7 +203,7 @@ class Inputs:
         arms = [
             [
                 *(row.arm.id, row.arm.type, row.arm.group),
-                *(row.state, row.known, row.seen_step, row.chance, row.waiting),
+                *(row.state, row.known, row.seen_step, row.chance, row.waiting, row.unserved),
             ]
             for row in self.known
         ]
@@ -218,7 +219,8 @@ def check_budget(model: CoupledMDP, budget: Any) -> list[float]:
 def decide(plan: Plan, inputs: Inputs, words: Words, evidence: Ints | None = None) -> Decisions:
     """Decide the action of every arm, as `evenhand act` does with the same policy, states, seed, budget and step.
 
-    Arms go by their numbers: names draw lots and may be erased, and a plan can be computed again all the same.
+    Arms go by their numbers: names draw lots and may be erased, and a plan can be computed again all the same. Of arms
+    of one type and state those that have waited longest are served first.
 
     Args:
         plan: the policy.
@@ -238,7 +240,30 @@ def decide(plan: Plan, inputs: Inputs, words: Words, evidence: Ints | None = Non
     }
     cells = ([row.block for row in inputs.known], [row.state for row in inputs.known])
     seen = None if evidence is None else evidence[cells]
-    return plan.act(states, inputs.seed, budget=inputs.budget, step=inputs.step, observations=seen)
+    waits = np.array([[row.waiting, row.unserved] for row in inputs.known]).reshape(-1, 2)
+    return plan.act(states, inputs.seed, budget=inputs.budget, step=inputs.step, observations=seen, waits=waits)
+
+
+def overdue(inputs: Inputs, decisions: Decisions, words: Words) -> list[str]:
+    """Return a warning if arms have waited longer than promised, also those that are served now.
+
+    Args:
+        inputs: of the plan.
+        decisions: of the plan.
+        words: of the model.
+    """
+    limits = words.model.max_waits
+    late = [
+        (row.waiting - int(limits[row.block, row.state]), row.arm.id, done.served, row.waiting)
+        for row, done in zip(inputs.known, decisions.rows, strict=True)
+        if 0 <= limits[row.block, row.state] < row.waiting
+    ]
+    if not late:
+        return []
+    unserved = sum(not served for _, _, served, _ in late)
+    longest = max(waiting for *_, waiting in late)
+    rest = f"{unserved} of them are not served now" if unserved else "all of them are served now"
+    return [f"{counted(len(late), 'arm')} waited longer than promised, up to {counted(longest, 'step')}; {rest}"]
 
 
 def few_observations(decisions: Decisions, enough: int = 10) -> list[str]:
@@ -302,7 +327,7 @@ def store_plan(tx: Connection, inputs: Inputs, decisions: Decisions, words: Word
         "budget": decisions.budget,
         "part": None if decisions.part is None else decisions.part.to_dict(),
         "note": decisions.note,
-        "warnings": few_observations(decisions),
+        "warnings": [*overdue(inputs, decisions, words), *few_observations(decisions)],
         "replaced": replaced,
     }
     row = {name: getattr(inputs, name) for name in ("step", "model", "policy", "seed", "known_event")}
