@@ -21,7 +21,7 @@ from evenhand.programme import certificates, decisions, ledger, reports, roster,
 from evenhand.programme.belief import accepted_between, decided_between, know
 from evenhand.programme.drift_test import bounds_of
 from evenhand.programme.ledger import add_rows, answered, append, change_rows, check_text
-from evenhand.programme.library import ROUTINE, Cache, Library
+from evenhand.programme.library import BETWEEN_SOLVES, ROUTINE, Cache, Library
 from evenhand.programme.reports import Record, Recorded, Unrecorded
 from evenhand.typing import Progress
 
@@ -37,7 +37,6 @@ class Cycle:
         """Use the store, models and policies of a programme."""
         self._library, self._store = library, library.store
         self._certificates: Cache[certificates.Certificate] = Cache()
-        self._facts: Cache[dict[str, Any]] = Cache()
 
     # Policies
 
@@ -184,16 +183,16 @@ class Cycle:
 
     def _facts_of(self, tx: Connection, digest: str) -> dict[str, Any]:
         """Return all that is stored about a policy."""
-        if (known := self._facts.get(digest)) is None:
-            query = select(schema.policies.c.facts_json).where(schema.policies.c.digest == digest)
-            known = self._facts.add(digest, json.loads(tx.execute(query).scalar_one()))
-        return known
+        query = select(schema.policies.c.facts_json).where(schema.policies.c.digest == digest)
+        read: dict[str, Any] = self._library.remember(
+            tx, "facts", lambda: json.loads(tx.execute(query).scalar_one()), digest, BETWEEN_SOLVES
+        )
+        return read
 
     def _serving(self, tx: Connection, wanted: certificates.Numbers) -> str | None:
         """The policy of the present model for a roster: the last one made for it, else the last that can serve it."""
-        passive = [kind for kind in ROUTINE if kind != "solved"]
         about = wanted, self._library.terms_digest(tx)
-        return self._library.remember(tx, "serving", lambda: self._find_serving(tx, wanted), about, passive)
+        return self._library.remember(tx, "serving", lambda: self._find_serving(tx, wanted), about, BETWEEN_SOLVES)
 
     def _find_serving(self, tx: Connection, wanted: certificates.Numbers) -> str | None:
         table = schema.policies
@@ -378,8 +377,7 @@ class Cycle:
 
         def do(tx: Connection) -> decisions.Accepted:
             row, cells, found = self._overrides(tx, plan, table)
-            usual, budget = self._library.model(tx)[0].budget.tolist(), json.loads(row.budget_json)
-            safeguards.check_approved(tx, row, usual, budget, holder or who)
+            safeguards.check_approved(self._library, tx, row, holder or who)
             used = cells.used({arm: action for arm, (action, _) in found.items()})
             rows = [(cells.rows[arm], action) for arm, (action, _) in found.items()]
             said = [[ledger.of_arm(one.arm_id), one.action, action] for one, action in rows]
@@ -448,7 +446,14 @@ class Cycle:
             return self._changes(tx, row, self._rows(tx, row))
 
     def record(
-        self, rows: Any, source: str, *, confirmed: bool = False, who: str = "", key: str | None = None
+        self,
+        rows: Any,
+        source: str,
+        *,
+        confirmed: bool = False,
+        who: str = "",
+        key: str | None = None,
+        groups: Collection[str] | None = None,
     ) -> Recorded:
         """Record the actions done; late and corrected records are stored beside the old ones.
 
@@ -459,6 +464,7 @@ class Cycle:
             confirmed: also store a table that looks like that of the step before.
             who: author, written into the event.
             key: idempotency key.
+            groups: arms of others are unknown; by default all are known.
 
         Raises:
             TableError: with every fault and its row; nothing is stored then.
@@ -469,11 +475,11 @@ class Cycle:
         request = [table.columns, said]
 
         def do(tx: Connection) -> Recorded:
-            return self._record(tx, table, said, who, confirmed)
+            return self._record(tx, table, said, who, confirmed, groups)
 
         size = len(table.rows)
         return self._library.change(
-            Recorded, "record", request, key, do, lambda tx: self._read_records(tx, table), size
+            Recorded, "record", request, key, do, lambda tx: self._read_records(tx, table, groups), size
         )
 
     def record_rest(
@@ -496,7 +502,7 @@ class Cycle:
             source: source of the report.
             who: author, written into the event.
             key: idempotency key.
-            groups: only the arms of these; by default all.
+            groups: only the arms that are in these, by the plan and now; by default all.
 
         Raises:
             ConflictError: the plan is not accepted, or all of it is recorded and nothing else is said.
@@ -509,7 +515,10 @@ class Cycle:
             if row.status != schema.ACCEPTED:
                 raise ConflictError(f"plan {plan} of step {row.step} is not accepted: there is nothing to record of it")
             known = reports.known_records(tx, [row.step])
-            rows = [one for one in decisions.rows_of(tx, plan) if groups is None or one.group in groups]
+            rows = decisions.rows_of(tx, plan)
+            if groups is not None:
+                own = {arm.id for arm in roster.arms_named(tx, (), groups=groups)}
+                rows = tuple(one for one in rows if one.group in groups and one.arm_id in own)
             arms = {one.arm for one in rows}
             match = roster.match_names(arms)
             instead = {match(name): action for name, action in others.items()}
@@ -575,12 +584,20 @@ class Cycle:
         with self._store.reading() as tx:
             return [Unrecorded(*row) for row in tx.execute(query)]
 
-    def _read_records(self, tx: Connection, table: Table) -> list[Record]:
-        arms = roster.arms_named(tx, table.columns["arm"])
+    def _read_records(self, tx: Connection, table: Table, groups: Collection[str] | None = None) -> list[Record]:
+        arms = roster.arms_named(tx, table.columns["arm"], groups=groups)
         return reports.read_records(table, arms, self._library.model(tx)[1], roster.present_step(tx))
 
-    def _record(self, tx: Connection, table: Table, source: str, who: str, confirmed: bool) -> Recorded:
-        present, found = roster.present_step(tx), self._read_records(tx, table)
+    def _record(
+        self,
+        tx: Connection,
+        table: Table,
+        source: str,
+        who: str,
+        confirmed: bool,
+        groups: Collection[str] | None = None,
+    ) -> Recorded:
+        present, found = roster.present_step(tx), self._read_records(tx, table, groups)
         steps = [one.step for one in found]
         arms = [one.arm.id for one in found]
         before, accepted = (
