@@ -245,6 +245,43 @@ def test_an_erased_name_is_nowhere_and_the_chain_holds(programme):
     assert len(programme.history("Ada Lovelace")) == 1
 
 
+def test_erased_names_are_in_no_answer_and_no_sentence(programme):
+    """Also if one name is part of another, and in answers to whatever was sent under a key."""
+    names = ["Quixby", "Zoraida Quixby"]
+    programme.join([{"arm": name, "type": "small", "group": "hill", "state": "worn"} for name in names], key="join")
+    programme.change({"transfer": [{"arm": name, "group": "valley"} for name in names]}, key="transfer")
+    programme.change({"close": {"valley": "hill"}}, key="close")
+    programme.accept(programme.plan().plan)
+    programme.record([{"arm": name, "action": "run", "next_state": "worn"} for name in names], "crew")
+    programme.plan()
+    programme.adopt(programme.refit(key="refit").id, key="adopt")
+    programme.observe([{"arm": "b1", "state": "worn"}], "rounds", key="other")
+    programme.leave(names, "moved", key="leave")
+    said = [["".join(line) for line in one.body["said"]] for one in programme.events() if one.kind == "changed"]
+    assert [line.partition(" on ")[2] for line in said[0]] == [f"{name} is in valley, of type small" for name in names]
+    programme.erase(names, key="erase")
+    assert not any(word in stored_bytes(programme) for word in (b"Quixby", b"Zoraida"))
+    assert programme.observe([{"arm": "b1", "state": "worn"}], "rounds", key="other").observations == 1
+    programme.verify()
+
+
+def test_an_arm_that_takes_part_again_is_not_erased(programme):
+    """It left at a step whose beginning was undone since."""
+    accepted = programme.accept(programme.plan().plan).event
+    programme.leave(["b1"], "sold")
+    later = programme.plan().plan
+    programme.undo(accepted)
+    for refused in (lambda: programme.erase(["b1"]), lambda: programme.leave(["b1"], "sold")):
+        with pytest.raises(TableError, check=mentions("b1")) as raised:
+            refused()
+        assert "no arm" not in str(raised.value)
+    assert "b1" in {arm.name for arm in programme.arms()}
+    programme.accept(programme.plan().plan)
+    programme.recompute(later)
+    assert programme.erase(["b1"]).arms == ("erased 1",)
+    programme.verify()
+
+
 @pytest.mark.parametrize(("table", "column"), [("models", "body"), ("policies", "body")])
 def test_bytes_are_compared_by_their_digests(ran, table, column):
     with ran.store.writing() as tx:

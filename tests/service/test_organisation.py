@@ -90,6 +90,31 @@ def test_forms_that_may_not_be_sent_are_not_shown(programme, serving, held):
     assert 'role="search"' in shown["ada"], "searching changes nothing"
 
 
+def test_an_undo_needs_the_role_of_the_event(programme, serving, held):
+    file, make = held
+    heads = {role: make(role, role) for role in ROLES}
+    client = serving(programme, tokens=Tokens.read(file))
+    done = {
+        "report": programme.observe([{"arm": "b1", "state": "worn"}], "walk").event,
+        "plan": programme.join([{"arm": "n1", "type": "big"}]).event,
+        "adopt": programme.change({"budget": [2.0]}).event,
+        "accept": programme.accept(programme.plan().plan).event,
+    }
+    for needed in ("accept", "adopt", "plan", "report"):  # the last one first
+        for role in sorted(ROLES, key=lambda role: role == needed):
+            sent = client.post(f"{P}/events/{done[needed]}/undo", headers=heads[role])
+            assert sent.status_code == (200 if role == needed else 403), (needed, role)
+    event = programme.observe([{"arm": "b1", "state": "worn"}], "walk").event
+    assert client.post("/undo", data={"event": str(event)}, headers=heads["accept"] | OWN).status_code == 403
+    client.cookies.clear()
+    Tokens.read(file).create("rita", ["read", "report"])
+    rita = bearer(Tokens.read(file).rotate("rita")) | {"Accept": "text/html"}
+    shown = client.get("/settings", headers=rita).text
+    assert 'action="/undo"' in shown
+    joined = programme.join([{"arm": "n2", "type": "big"}]).event
+    assert f'name="event" value="{joined}"' not in client.get("/settings", headers=rita).text
+
+
 # Sessions and tokens
 
 
@@ -170,6 +195,55 @@ def test_two_people_at_the_command_line(programme):
         with pytest.raises(ConflictError):
             programme.accept(number, who=who)
     programme.accept(number, who="bob")
+
+
+def test_names_at_the_command_line_differ_by_more_than_case_and_blanks(programme):
+    programme.safeguards.set_rules({"second_approval": True})
+    number = programme.plan(budget=[4.0]).plan
+    with pytest.raises(InvalidInputError):
+        programme.approve(number, who="  ")
+    programme.approve(number, who="Ann ")
+    for who in ("Ann", " ann", "A nn"):
+        with pytest.raises(ConflictError):
+            programme.accept(number, who=who)
+    programme.accept(number, who="bob")
+
+
+def test_lasting_raises_need_two_people(programme, serving, held):
+    """A lasting raise is not usual for the one who made it, under whatever name, and is for others."""
+    programme.change({"budget": [3.5]}, who="x (ada)")  # from before the rule
+    programme.safeguards.set_rules({"second_approval": True}, who="boss")
+    file, make = held
+    ada, bob = make("ada", "write"), make("bob", "write")
+    client = serving(programme, tokens=Tokens.read(file))
+
+    def change(hours, by, who=None):
+        assert client.post(f"{P}/changes", json={"budget": [hours], "who": who}, headers=by).status_code == 200
+
+    def plan():
+        programme.solve(seconds=0.1)
+        return client.post(f"{P}/plan", headers=ada).json()["id"]
+
+    def accept(plan, by):
+        return client.post(f"{P}/plan/{plan}/accept", json={"who": "another"}, headers=by).status_code
+
+    assert accept(plan(), ada) == 200
+    change(4.0, ada, "Bob")
+    number = plan()
+    assert accept(number, ada) == 409
+    assert 'action="/today/approve"' in client.get("/", headers=ada).text
+    client.post(f"{P}/plan/{number}/approve", headers=ada)
+    assert accept(number, ada) == 409
+    client.post(f"{P}/plan/{number}/approve", headers=bob)
+    assert accept(number, ada) == 200
+    number = plan()
+    assert accept(number, ada) == 409, "the raise is still that of one person"
+    assert accept(number, bob) == 200, "and this is another one"
+    change(2.0, ada)
+    assert accept(plan(), ada) == 200
+    change(4.0, bob)
+    assert accept(plan(), ada) == 200
+    programme.verify()
 
 
 # Sign-on by a proxy
@@ -350,6 +424,53 @@ def test_a_holder_limited_to_groups(programme, serving, held):
     assert sent.status_code == 303
     assert {row[0] for row in programme.events()[-1].body["done"]} == own
     assert "is recorded" in client.get(sent.headers["location"], headers=hilda | {"Accept": "text/html"}).text
+
+
+def test_a_limited_holder_reports_on_no_other_group(template, tmp_path, serving, held):
+    """Neither under the programme's own heads, nor by a name that belonged to the group before."""
+    copy = tmp_path / "own.db"
+    copy.write_bytes(template.read_bytes())
+    file, make = held
+    make("boss", "write")
+    hilda = bearer(Tokens.read(file).create("hilda", ["read", "report"], ["hill"])) | OWN
+    with Programme.open(copy) as programme:
+        programme.set_words({"arm": "person, people"})
+        programme.accept(programme.plan().plan)
+        programme.leave(["h2"], "moved")
+        programme.join([{"arm": "h2", "type": "small", "group": "valley"}])
+        client, before = serving(programme, tokens=Tokens.read(file)), programme.status().events
+
+        def send(path, text):
+            more = {"how": "table", "source": "x", "text": text}
+            return client.post(path, data=more, headers=hilda, follow_redirects=False)
+
+        for path, text in (
+            ("/today/conditions", "person,state\nb1,broken\n"),
+            ("/today/conditions", "Person,state\nh2,broken\n"),
+            ("/today/conditions", "arm;state\nv1;broken\n"),
+            ("/today/conditions", "arm,state\nh1,xyz\n"),
+            ("/today/record", "person,action\nb1,oil\n"),
+            ("/today/record", "person,action,step\nv1,oil,0\n"),
+        ):
+            answer = send(path, text)
+            assert answer.status_code == 422, (text, answer.status_code)
+            assert not any(f"{mark[0]}b2{mark[1]}" in answer.text for mark in ("><", "“”", "''"))
+        rows = {"records": [{"arm": "h2", "action": "run", "step": 1}], "source": "w"}
+        assert client.post(f"{P}/records", json=rows, headers=hilda).status_code == 422
+        rows = {"observations": [{"arm": "h2", "state": "worn"}], "source": "w"}
+        assert client.post(f"{P}/observations", json=rows, headers=hilda).status_code == 422
+        for name in ("h2", "b1"):
+            seen = client.post("/arms/seen", data={"arm": name, "state": "worn", "source": "x"}, headers=hilda)
+            assert 400 <= seen.status_code < 500, (name, seen.status_code)
+        assert programme.status().events == before
+        assert send("/today/conditions", "person,state\nH1,broken\n").status_code == 303
+        assert send("/today/conditions", "arm;state\nh1;brokn\n").status_code == 200, "a repair is proposed"
+        programme.change({"transfer": [{"arm": "h1", "group": "valley"}]})
+        assert send("/today/conditions", "person,state\nh1,fine\n").status_code == 422
+        form = {"plan": "1", "how": "accepted"}
+        client.post("/today/record", data=form, headers=hilda)
+        assert [row[0] for row in programme.events()[-1].body["done"]] == ["h2"], "the one that left the hill"
+        programme.verify()
 
 
 def test_who_looked_at_whom(programme, serving, held):

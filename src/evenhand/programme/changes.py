@@ -242,7 +242,7 @@ class LastingChanges:
         def do(tx: Connection) -> ChangeAdopted:
             change, kinds = self._read(tx, given)
             step, staying = change.from_step, _staying(tx, change.from_step)
-            event = ledger.append(tx, "changed", who, _body(change, staying) | {"why": reason})
+            event = ledger.append(tx, "changed", who, _body(tx, change, staying) | {"why": reason})
             known = setting(tx, "kinds", 0) or []
             more = [kind for kind in kinds if kind not in known]
             for name, value, since in (
@@ -329,9 +329,12 @@ class LastingChanges:
         read_welfare(problem, None)
         if problem.has_max_wait:
             check_promises(problem)
-        again = [group for group in change.receiving if group in closed_at(tx, step)]
-        opened = [f"From {words.the(step)} on {group} is open again" for group in again]
-        return replace(change, said=(*_sentences(change, arms, words), *opened)), kinds
+        called = {arm.id: arm.name for arm in arms}
+        lines = [
+            "".join(called[part["arm"]] if isinstance(part, dict) else part for part in line)
+            for line in _sentences(tx, change, arms, words)
+        ]
+        return replace(change, said=tuple(lines)), kinds
 
     # Undo
 
@@ -448,7 +451,7 @@ def _reopen(tx: Connection, event: int) -> None:
 
 def _staying(tx: Connection, step: int) -> list[roster.RosterArm]:
     """Arms that take part at a step or later."""
-    return [arm for arm in roster.arms_as_of(tx, step=step) if arm.left_step is None or arm.left_step > step]
+    return [arm for arm in roster.arms_as_of(tx, step=step) if arm.stays(step)]
 
 
 def _step(start: object, words: Vocabulary, present: int, faults: list[Fault]) -> int:
@@ -524,25 +527,18 @@ def _kinds(
     return [[*kind, source] for kind, source in kinds.items()]
 
 
-def _body(change: LastingChange, arms: Sequence[roster.RosterArm]) -> dict[str, Any]:
-    """Return a change as its event holds it: arms by their numbers, also in sentences, which are then in parts."""
+def _body(tx: Connection, change: LastingChange, arms: Sequence[roster.RosterArm]) -> dict[str, Any]:
+    """Return a change as its event holds it: arms by their numbers, also in sentences."""
     numbers = {arm.name: ledger.of_arm(arm.id) for arm in arms}
     moved = [[numbers[name], kind, group] for name, kind, group in change.transfers]
-
-    def nameless(line: str) -> str | list[Any]:
-        """Return a sentence with the number of an arm in place of its name."""
-        for name, _, _ in change.transfers:
-            before, found, after = line.partition(f" {name} is in ")
-            if found:
-                return [f"{before} ", numbers[name], f" is in {after}"]
-        return line
-
-    return change.to_dict() | {"transfers": moved, "said": [nameless(line) for line in change.said]}
+    return change.to_dict() | {"transfers": moved, "said": _sentences(tx, change, arms, vocabulary_of(tx))}
 
 
-def _sentences(change: LastingChange, arms: Sequence[roster.RosterArm], words: Vocabulary) -> list[str]:
-    """The change in the words of the programme."""
-    since, found = f"From {words.the(change.from_step)} on", list[str]()
+def _sentences(
+    tx: Connection, change: LastingChange, arms: Sequence[roster.RosterArm], words: Vocabulary
+) -> list[str | list[str | dict[str, int]]]:
+    """The change in the words of the programme; a sentence that names an arm is in parts (`ledger.of_arm`)."""
+    since, found = f"From {words.the(change.from_step)} on", list[str | list[str | dict[str, int]]]()
     if change.budget is not None:
         found.append(f"{since} there are {words.share(change.budget)} per {words.step.one}")
     if change.welfare is not None:
@@ -554,9 +550,14 @@ def _sentences(change: LastingChange, arms: Sequence[roster.RosterArm], words: V
     for old, new in change.closed.items():
         many = sum(arm.group == old for arm in arms)
         found.append(f"{since} {old} is closed, and its {words.arm.counted(many)} are in {new}")
+    again = [group for group in change.receiving if group in closed_at(tx, change.from_step)]
+    found += [f"{since} {group} is open again" for group in again]
     was = {arm.name: arm for arm in arms}
     alone = [(name, kind, group) for name, kind, group in change.transfers if was[name].group not in change.closed]
-    found += [f"{since} {name} is in {group}, of type {kind}" for name, kind, group in alone[:20]]
+    found += [
+        [f"{since} ", ledger.of_arm(was[name].id), f" is in {group}, of type {kind}"]
+        for name, kind, group in alone[:20]
+    ]
     return found + ([f"and {len(alone) - 20} more are transferred"] if len(alone) > 20 else [])
 
 

@@ -377,8 +377,7 @@ class Cycle:
 
         def do(tx: Connection) -> decisions.Accepted:
             row, cells, found = self._overrides(tx, plan, table)
-            usual, budget = self._library.model(tx)[0].budget.tolist(), json.loads(row.budget_json)
-            safeguards.check_approved(tx, row, usual, budget, holder or who)
+            safeguards.check_approved(self._library, tx, row, holder or who)
             used = cells.used({arm: action for arm, (action, _) in found.items()})
             rows = [(cells.rows[arm], action) for arm, (action, _) in found.items()]
             said = [[ledger.of_arm(one.arm_id), one.action, action] for one, action in rows]
@@ -447,7 +446,14 @@ class Cycle:
             return self._changes(tx, row, self._rows(tx, row))
 
     def record(
-        self, rows: Any, source: str, *, confirmed: bool = False, who: str = "", key: str | None = None
+        self,
+        rows: Any,
+        source: str,
+        *,
+        confirmed: bool = False,
+        who: str = "",
+        key: str | None = None,
+        groups: Collection[str] | None = None,
     ) -> Recorded:
         """Record the actions done; late and corrected records are stored beside the old ones.
 
@@ -458,6 +464,7 @@ class Cycle:
             confirmed: also store a table that looks like that of the step before.
             who: author, written into the event.
             key: idempotency key.
+            groups: arms of others are unknown; by default all are known.
 
         Raises:
             TableError: with every fault and its row; nothing is stored then.
@@ -468,11 +475,11 @@ class Cycle:
         request = [table.columns, said]
 
         def do(tx: Connection) -> Recorded:
-            return self._record(tx, table, said, who, confirmed)
+            return self._record(tx, table, said, who, confirmed, groups)
 
         size = len(table.rows)
         return self._library.change(
-            Recorded, "record", request, key, do, lambda tx: self._read_records(tx, table), size
+            Recorded, "record", request, key, do, lambda tx: self._read_records(tx, table, groups), size
         )
 
     def record_rest(
@@ -495,7 +502,7 @@ class Cycle:
             source: source of the report.
             who: author, written into the event.
             key: idempotency key.
-            groups: only the arms of these; by default all.
+            groups: only the arms that are in these, by the plan and now; by default all.
 
         Raises:
             ConflictError: the plan is not accepted, or all of it is recorded and nothing else is said.
@@ -508,7 +515,10 @@ class Cycle:
             if row.status != schema.ACCEPTED:
                 raise ConflictError(f"plan {plan} of step {row.step} is not accepted: there is nothing to record of it")
             known = reports.known_records(tx, [row.step])
-            rows = [one for one in decisions.rows_of(tx, plan) if groups is None or one.group in groups]
+            rows = decisions.rows_of(tx, plan)
+            if groups is not None:
+                own = {arm.id for arm in roster.arms_named(tx, (), groups=groups)}
+                rows = tuple(one for one in rows if one.group in groups and one.arm_id in own)
             arms = {one.arm for one in rows}
             match = roster.match_names(arms)
             instead = {match(name): action for name, action in others.items()}
@@ -574,12 +584,20 @@ class Cycle:
         with self._store.reading() as tx:
             return [Unrecorded(*row) for row in tx.execute(query)]
 
-    def _read_records(self, tx: Connection, table: Table) -> list[Record]:
-        arms = roster.arms_named(tx, table.columns["arm"])
+    def _read_records(self, tx: Connection, table: Table, groups: Collection[str] | None = None) -> list[Record]:
+        arms = roster.arms_named(tx, table.columns["arm"], groups=groups)
         return reports.read_records(table, arms, self._library.model(tx)[1], roster.present_step(tx))
 
-    def _record(self, tx: Connection, table: Table, source: str, who: str, confirmed: bool) -> Recorded:
-        present, found = roster.present_step(tx), self._read_records(tx, table)
+    def _record(
+        self,
+        tx: Connection,
+        table: Table,
+        source: str,
+        who: str,
+        confirmed: bool,
+        groups: Collection[str] | None = None,
+    ) -> Recorded:
+        present, found = roster.present_step(tx), self._read_records(tx, table, groups)
         steps = [one.step for one in found]
         arms = [one.arm.id for one in found]
         before, accepted = (

@@ -8,7 +8,7 @@ is written into the event.
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from sqlalchemy import Connection, select
 
 from evenhand.errors import Fault, InvalidInputError, ModelError, TableError
 from evenhand.fitting import Named, load_posterior, matched, posterior_path
-from evenhand.model import CoupledMDP, as_table, read_welfare
+from evenhand.model import CoupledMDP, as_table, quoted, read_welfare
 from evenhand.model.io import load
 from evenhand.model.io.text_table import Table
 from evenhand.model.welfare import DEFAULT
@@ -450,7 +450,12 @@ class Programme:
         request = [list(names), reason]
 
         def find(tx: Connection) -> list[RosterArm]:
-            return roster.find_names([arm for arm in roster.arms_named(tx, names) if arm.left_step is None], names)
+            step = present_step(tx)
+            found = roster.find_names([arm for arm in roster.arms_named(tx, names) if arm.stays(step)], names)
+            leaving = [arm for arm in found if arm.left_step is not None]  # the end of an earlier step was undone
+            faults = [Fault("", f"arm {quoted(arm.name)} leaves at step {arm.left_step} already") for arm in leaving]
+            roster.raise_faults(faults, "arms")
+            return found
 
         def do(tx: Connection) -> Changed:
             leaving, step = find(tx), present_step(tx)
@@ -471,6 +476,7 @@ class Programme:
         confirmed: bool = False,
         who: str = "",
         key: str | None = None,
+        groups: Collection[str] | None = None,
     ) -> reports.Observed:
         """Say in which states arms were seen; late and corrected reports are stored beside the old ones.
 
@@ -481,6 +487,7 @@ class Programme:
             confirmed: also store a table that looks like that of an earlier step.
             who: author, written into the event.
             key: idempotency key.
+            groups: arms of others are unknown; by default all are known.
 
         Raises:
             TableError: with every fault and its row; nothing is stored then.
@@ -495,7 +502,8 @@ class Programme:
             present = present_step(tx)
             usual = present if step is None else roster.check_step(step)
             words = self.library.model(tx)[1]
-            found = reports.read_observations(table, roster.arms_named(tx, table.columns["arm"]), words, usual, present)
+            arms = roster.arms_named(tx, table.columns["arm"], groups=groups)
+            found = reports.read_observations(table, arms, words, usual, present)
             if not confirmed:
                 reports.question_observations(tx, words, found)
             return present, found

@@ -57,6 +57,10 @@ class RosterArm:
         """Return whether it takes part at a step."""
         return self.joined_step <= step and (self.left_step is None or step < self.left_step)
 
+    def stays(self, step: int) -> bool:
+        """Return whether it takes part at a step or later."""
+        return self.left_step is None or self.left_step > max(step, self.joined_step)
+
     def to_dict(self) -> dict[str, Any]:
         """JSON form."""
         content = {"arm": self.name, "type": self.type, "group": self.group, "joined": self.joined_step}
@@ -96,17 +100,24 @@ def transferred(tx: Connection, step: int | None, event: int | None = None) -> d
     return {row.arm: (row.type, row.group_name) for row in rows if at is not None and row.from_step <= at}
 
 
-def arms_named(tx: Connection, names: Sequence[str], most: int = 500) -> list[RosterArm]:
+def arms_named(
+    tx: Connection, names: Sequence[str], most: int = 500, groups: Collection[str] | None = None
+) -> list[RosterArm]:
     """Every arm that ever joined under some names; all arms if a name is unknown, to compare it with theirs.
 
     Args:
         tx: a transaction.
         names: as given.
         most: number of names up to which they are looked up one by one.
+        groups: only arms that are now in these, or were last; by default of any group.
     """
     wanted = set(names)
-    found = arms_as_of(tx, names=sorted(wanted)) if len(wanted) <= most else []
-    return found if found and wanted == {arm.name for arm in found} else arms_as_of(tx)
+
+    def known(only: Sequence[str] | None) -> list[RosterArm]:
+        return [arm for arm in arms_as_of(tx, names=only) if groups is None or arm.group in groups]
+
+    found = known(sorted(wanted)) if len(wanted) <= most else []
+    return found if found and wanted == {arm.name for arm in found} else known(None)
 
 
 def taking_part(tx: Connection, step: int, event: int | None = None) -> list[RosterArm]:

@@ -2,20 +2,22 @@
 
 *Erasure*: names of arms that left, and reasons given about them, are replaced by pseudonyms. Events hold seals of these
 texts (`ledger`), so the chain verifies before and after. *Second approval*: a plan with more than the usual budget is
-accepted only if another person approved it. *Views*: who looked at whom, in a table of its own, which is not part of
-the chain of events since reading changes no programme. *Rights by group*: `GroupView`, a programme that shows and takes
-the arms of some groups alone.
+accepted only if another person approved it; a lasting raise is not usual for the person who made it. *Views*: who
+looked at whom, in a table of its own, which is not part of the chain of events since reading changes no programme.
+*Rights by group*: `GroupView`, a programme that shows and takes the arms of some groups alone.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+import json
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import Any
 
 from sqlalchemy import Connection, insert, select
 
-from evenhand.errors import ConflictError, Fault, InvalidInputError, NotFoundError, TableError, UnknownNameError
-from evenhand.model import SHOWN_FAULTS, as_table, quoted
+from evenhand.errors import ConflictError, Fault, InvalidInputError, NotFoundError, UnknownNameError
+from evenhand.model import quoted
 from evenhand.programme import decisions, ledger, reports, roster, schema
 from evenhand.programme.ledger import Result, append, change_rows, of_arm
 from evenhand.programme.library import Library
@@ -154,7 +156,7 @@ class Safeguards:
             InvalidInputError: the author is unknown.
         """
         person = holder or who
-        if not person:
+        if not _folded(person):
             raise InvalidInputError("who: an approval needs a name", argument="who")
 
         def do(tx: Connection) -> Approved:
@@ -166,6 +168,15 @@ class Safeguards:
             return Approved(event, plan, person)
 
         return self._library.change(Approved, "approve", [plan, person], key, do)
+
+    def needs_approval(self, plan: int) -> bool:
+        """Return whether some persons may not accept a plan without the approval of another one.
+
+        Args:
+            plan: its number.
+        """
+        with self._store.reading() as tx:
+            return _is_larger(self._library, tx, decisions.plan_row(tx, plan), "")
 
     # Views
 
@@ -180,9 +191,9 @@ class Safeguards:
         with self._store.reading() as tx:
             if not rules_of(tx).log_views:
                 return
-            arms, wanted = schema.arms, "".join(arm.casefold().split())
+            arms, wanted = schema.arms, _folded(arm)
             query = select(arms.c.id, arms.c.name).order_by(arms.c.name == arm, arms.c.id)
-            numbers = [row.id for row in tx.execute(query) if "".join(row.name.casefold().split()) == wanted]
+            numbers = [row.id for row in tx.execute(query) if _folded(row.name) == wanted]
         if numbers:  # the last: the same name, else one that is written almost like it
             with self._store.writing() as tx:
                 row = {"id": ledger.next_id(tx, table), "at": ledger.now(), "who": who, "arm": numbers[-1]}
@@ -207,21 +218,20 @@ def rules_of(tx: Connection) -> SafeguardRules:
     return SafeguardRules(**(setting(tx, "safeguards", 0) or {}))
 
 
-def check_approved(tx: Connection, row: Any, usual: Sequence[float], budget: Sequence[float], person: str) -> None:
+def check_approved(library: Library, tx: Connection, row: Any, person: str) -> None:
     """Refuse a plan with more than the usual budget without the approval of another person, if that is required.
 
     Args:
+        library: models of the programme.
         tx: a transaction.
         row: of the plan.
-        usual: (resource,) budget.
-        budget: (resource,) budget of the plan.
         person: who is about to accept it.
 
     Raises:
         ConflictError: the approval is missing.
     """
-    is_larger = any(there > most for there, most in zip(budget, usual, strict=True))
-    if not is_larger or not rules_of(tx).second_approval or (person and row.approved_by not in (None, person)):
+    approved = _folded(person) and row.approved_by is not None and not _is_by(row.approved_by, person)
+    if approved or not _is_larger(library, tx, row, person):
         return
     raise ConflictError(
         f"plan {row.id} has more than the usual budget: one person must approve it, and another one accept it",
@@ -229,21 +239,54 @@ def check_approved(tx: Connection, row: Any, usual: Sequence[float], budget: Seq
     )
 
 
+def _is_larger(library: Library, tx: Connection, row: Any, person: str) -> bool:
+    """Return whether a second approval is required and a plan has more than the usual budget.
+
+    The usual budget is that of the model and of lasting changes. Changes by the person who accepts, and by unknown
+    authors, lower it and do not raise it; those from before the approval was required count as they are.
+    """
+    if not rules_of(tx).second_approval:
+        return False
+    table, events, since = schema.settings, schema.events, 0
+    rules = select(table.c.value_json, table.c.event).where(table.c.name == "safeguards").order_by(table.c.id)
+    for value, event in tx.execute(rules):
+        since = (since or event) if json.loads(value)["second_approval"] else 0
+    model = library.model(tx, step=-1)[0]
+    usual = model.budget.tolist()
+    query = select(table.c.value_json, table.c.event, events.c.who).join(events, events.c.id == table.c.event)
+    query = query.where(table.c.name == "budget", table.c.from_step <= row.step, *schema.valid(table))
+    for value, event, who in tx.execute(query.order_by(table.c.from_step, table.c.id)):
+        amounts = model.with_budget(json.loads(value)).budget.tolist()
+        is_own = event > since and (not _folded(person) or not who or _is_by(who, person))
+        usual = list(map(min, usual, amounts)) if is_own else amounts
+    return any(there > most for there, most in zip(json.loads(row.budget_json), usual, strict=True))
+
+
+def _is_by(who: str, person: str) -> bool:
+    """Return whether an author is a person: by the same name but for case and blanks, or as the holder in brackets."""
+    author, name = _folded(who), _folded(person)
+    return author == name or author.endswith(f"({name})")
+
+
+def _folded(name: str) -> str:
+    return "".join(name.casefold().split())
+
+
 # Erasure
 
 
 def _erasable(tx: Connection, names: Sequence[str], older_than: int | None) -> list[RosterArm]:
     """Return every time that some arms took part, all of them over; also those of arms that left long ago."""
-    arms = roster.arms_as_of(tx)
+    arms, step = roster.arms_as_of(tx), present_step(tx)
     if older_than is not None:
-        last, gone = present_step(tx) - roster.check_step(older_than), set(names)
+        last, gone = step - roster.check_step(older_than), set(names)
         present = {arm.name for arm in arms if arm.left_step is None or arm.left_step > last}
         gone |= {arm.name for arm in arms if arm.name not in present and arm.name != _pseudonym(arm.id)}
         roster.raise_faults([] if gone else [Fault("", f"no arm left {older_than} steps ago or earlier")], "arms")
         names = list(gone)
     known = {arm.name for arm in roster.find_names(arms, names)}
     found = [arm for arm in arms if arm.name in known]
-    present_ones = [arm for arm in found if arm.left_step is None]
+    present_ones = [arm for arm in found if arm.stays(step)]
     words = "takes part; it can be erased when it has left"
     roster.raise_faults([Fault("", f"arm {quoted(arm.name)} {words}") for arm in present_ones], "arms")
     return found
@@ -260,7 +303,7 @@ def _erase(tx: Connection, arms: Sequence[RosterArm]) -> tuple[str, ...]:
     reasons: list[dict[str, Any]] = []
     for first in range(0, len(numbers), 500):
         part = numbers[first : first + 500]
-        for table in (schema.observations, schema.records):
+        for table in (schema.observations, schema.records, schema.transfers):
             events.update(tx.execute(select(table.c.event).where(table.c.arm.in_(part)).distinct()).scalars())
         for column in (schema.arms.c.joined_event, schema.arms.c.left_event):
             events.update(tx.execute(select(column).where(schema.arms.c.id.in_(part))).scalars())
@@ -273,10 +316,24 @@ def _erase(tx: Connection, arms: Sequence[RosterArm]) -> tuple[str, ...]:
     change_rows(tx, schema.arms, [{"id": number, "name": name, "left_why": "erased"} for number, name in rows])
     change_rows(tx, decided, reasons)
     keys = schema.keys
-    known = tx.execute(select(keys.c.key, keys.c.event).where(keys.c.request != "")).all()
-    blank = {"request": "", "answer_json": ""}
-    change_rows(tx, keys, [{"key": row.key} | blank for row in known if row.event in events])
+    own = re.compile(rf"(?<!\w)(?:{'|'.join(re.escape(arm.name) for arm in arms)})(?!\w)")
+    blank: dict[str, Any] = {"request": "", "answer_json": ""}
+    forgotten = [
+        {"key": row.key} | blank
+        for row in tx.execute(select(keys.c.key, keys.c.event, keys.c.answer_json).where(keys.c.request != ""))
+        if row.event in events or any(map(own.search, _texts(json.loads(row.answer_json))))
+    ]
+    change_rows(tx, keys, forgotten)
     return names
+
+
+def _texts(value: Any) -> Iterator[str]:
+    """Yield every text within a JSON value."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, list | dict):
+        for one in [*value, *value.values()] if isinstance(value, dict) else value:
+            yield from _texts(one)
 
 
 # Rights by group
@@ -337,28 +394,15 @@ class GroupView:
 
     def observe(self, rows: Any, source: str, **options: Any) -> reports.Observed:
         """As of `Programme`."""
-        found: reports.Observed = self._programme.observe(self._checked(rows), source, **options)
+        found: reports.Observed = self._programme.observe(rows, source, groups=self._groups, **options)
         return found
 
     def record(self, rows: Any, source: str, **options: Any) -> reports.Recorded:
         """As of `Programme`."""
-        found: reports.Recorded = self._programme.record(self._checked(rows), source, **options)
+        found: reports.Recorded = self._programme.record(rows, source, groups=self._groups, **options)
         return found
 
     def record_rest(self, plan: int, others: Mapping[str, str], source: str, **options: Any) -> reports.Recorded:
         """As of `Programme`, of the arms of the groups."""
         found: reports.Recorded = self._programme.record_rest(plan, others, source, groups=self._groups, **options)
         return found
-
-    def _checked(self, rows: Any) -> Any:
-        """Return a table whose arms are all in the groups; others are unknown here."""
-        table, known = as_table(rows), {arm.name: arm for arm in self.arms(gone=True)}
-        names = enumerate(zip(table.rows, table.columns.get("arm", ()), strict=False))
-        faults = [
-            Fault(row, roster.unknown_arm(name, known, place < SHOWN_FAULTS))
-            for place, (row, name) in names
-            if name not in known
-        ]
-        if faults:
-            raise TableError(faults[:SHOWN_FAULTS], table.source)
-        return rows

@@ -40,11 +40,24 @@ PERMISSIONS: tuple[tuple[Role, str], ...] = (
     ("report", f"{_P}/(observations|records|history)|/today/(conditions|record)|/arms/seen|/settings/history"),
     ("plan", f"{_P}/(arms|plan|solve|what-if|fairness|refits|changes/preview)|/today/plan|/arms/(join|leave)"),
     ("plan", f"/what-if|/fairness/price|/model/refit|/settings/preview|/computing/{_N}/stop"),
-    ("accept", f"{_P}/(plan/{_N}/(accept|approve)|events/{_N}/undo)|/today/(accept|approve)|/undo"),
+    ("accept", f"{_P}/plan/{_N}/(accept|approve)|/today/(accept|approve)"),
     ("adopt", f"{_P}/(bounds|need|words|changes|refits/{_N}/(adopt|decline))"),
     ("adopt", "/model/(adopt|decline|need)|/settings/(adopt|words)"),
 )
 """Role that a change needs, by its address; `administer` for all others, so that none is open by oversight."""
+
+UNDO = f"{_P}/events/{_N}/undo|/undo"
+"""Addresses that undo an event."""
+
+UNDOING: dict[str, Role] = {
+    "observed": "report",
+    "recorded": "report",
+    "imported": "report",
+    "joined": "plan",
+    "accepted": "accept",
+    "changed": "adopt",
+}
+"""Role that an undo needs, by the kind of the event that is undone: the role of that event."""
 
 SEEN_BY_ADMINISTRATORS = ("/v1/programme/views",)
 """Addresses that need `administer` to be read; `read` suffices for all others."""
@@ -254,6 +267,8 @@ def why_forbidden(holder: Holder, method: str, path: str) -> str:
         return ""
     if method in SAFE:
         role: Role = "administer" if path in SEEN_BY_ADMINISTRATORS else "read"
+    elif re.fullmatch(UNDO, path):  # the event is not known yet: see `why_not_undone`
+        role = next(filter(holder.may, UNDOING.values()), "accept")
     else:
         role = next((role for role, places in PERMISSIONS if re.fullmatch(places, path)), "administer")
     if not holder.may(role):
@@ -261,6 +276,12 @@ def why_forbidden(holder: Holder, method: str, path: str) -> str:
     if holder.groups is not None and not re.fullmatch(LIMITED[method not in SAFE], path):
         return f"this is about all groups, and you see {', '.join(sorted(holder.groups))}"
     return ""
+
+
+def why_not_undone(holder: Holder, kind: str) -> str:
+    """Return why a holder may not undo an event of a kind; empty if it may, or if such events cannot be undone."""
+    role = UNDOING.get(kind)
+    return "" if role is None or holder.may(role) else f"this needs the role {role}, which you do not have"
 
 
 def is_open(path: str) -> bool:

@@ -322,7 +322,7 @@ def propose_table(
     frame = raw.frame.select(used.values())
     most = max(most, 2 * max(map(len, known.values())))
     named = frame.select(used[role] for role in ("state", "from", "to", "action") if role in used)
-    if long := [one.name for one in named if one.n_unique() > most or (one.str.len_chars().max() or 0) > longest]:
+    if long := [one.name for one in named if one.n_unique() > most or (one.str.len_chars() > longest).any()]:
         message = f"more than {most} different entries, or one of more than {longest} letters: choose another column"
         raise TableError([Fault("", f"column {quoted(column)} has {message}") for column in long], name)
     # Cleaning is made for logs with times and states; a table of one step may lack either.

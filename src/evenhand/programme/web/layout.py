@@ -12,7 +12,7 @@ from starlette.concurrency import run_in_threadpool
 from evenhand.errors import EvenhandError
 from evenhand.programme.api.auth import ROLES, Holder, session_names
 from evenhand.programme.api.jobs import Job
-from evenhand.programme.api.middleware import why_forbidden
+from evenhand.programme.api.middleware import UNDOING, why_forbidden, why_not_undone
 from evenhand.programme.api.problem_details import ErrorView
 from evenhand.programme.api.routes import key_of, who_of
 from evenhand.programme.api.service import programme_of, service_of
@@ -85,6 +85,7 @@ def show(
         "event": None if refusal else event_of(programme_of(request), query_of(request).text("event")),
         "who": (form.text("who") if form else "") or typed,
         "arm_address": arm_address,
+        "may_undo": lambda kind: kind in UNDOING and not why_not_undone(holder, kind),
         "words": words,
     }
     page = render(f"{template}.html", facts | values)

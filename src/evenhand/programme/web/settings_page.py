@@ -11,6 +11,7 @@ from starlette.concurrency import run_in_threadpool
 from evenhand.errors import EvenhandError, InvalidInputError
 from evenhand.programme.api.jobs import Job
 from evenhand.programme.api.problem_details import ErrorView
+from evenhand.programme.api.routes import check_undo
 from evenhand.programme.api.schemas import ChangeRequest
 from evenhand.programme.api.service import service_of
 from evenhand.programme.changes import ChangePreview
@@ -204,7 +205,8 @@ def undo(request: Request, form: layout.Sending) -> Response:
     back = "/settings" if form.text("back") == "/settings" else "/"
 
     def write(**by: Any) -> int:
-        return layout.programme_of(request).undo(form.number("event"), form.text("why"), **by).event
+        check_undo(request, event := form.number("event"))
+        return layout.programme_of(request).undo(event, form.text("why"), **by).event
 
     return _submit(request, form, "Nothing was undone", write, back)
 

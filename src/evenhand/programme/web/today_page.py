@@ -20,7 +20,7 @@ from evenhand.programme.decisions import PlanCells, PlanRow, StoredPlan, drawn_p
 from evenhand.programme.named_model import Words
 from evenhand.programme.programme import Programme, Status
 from evenhand.programme.reports import read_observations, read_records
-from evenhand.programme.roster import arms_as_of, present_step
+from evenhand.programme.roster import arms_named, present_step
 from evenhand.programme.vocabulary import Vocabulary, vocabulary_of
 from evenhand.programme.web import layout
 from evenhand.programme.web.forms import Form, Proposal, propose_table
@@ -150,7 +150,6 @@ def show_today(programme: Programme, query: TableQuery, typed: Typed | None = No
     table: Any = replace(
         cast(Any, found), rows=tuple(line.full(row) | {"done": done.get(row.arm_id, "")} for row in rows)
     )
-    is_larger = proposed is not None and any(there > status.budget[name] for name, there in proposed.budget.items())
     to_record = not proposed and waits is None and last is not None and not last["is_recorded"]
     names = {one.arm for one in typed.changes}
     feasible = {row.arm: line.actions(row) for row in (plan.rows if plan and names else ()) if row.arm in names}
@@ -162,7 +161,7 @@ def show_today(programme: Programme, query: TableQuery, typed: Typed | None = No
         "arms": sum(status.arms.values()),
         "plan": plan,
         "is_open": proposed is not None,
-        "needs_approval": is_larger and programme.safeguards.rules().second_approval,
+        "needs_approval": proposed is not None and programme.safeguards.needs_approval(proposed.id),
         "pending": pending,
         "waits": waits,
         "changed": changed,
@@ -338,13 +337,13 @@ def _repaired(request: Request, form: Form, role: str, refusal: ErrorView) -> Re
     """
     if refusal.status != 422 or form.text("cleaned"):
         return None
-    programme = layout.programme_of(request)
+    programme, groups = service_of(request).programme, request.state.holder.groups
     with suppress(InvalidInputError):
         if {"arm", role} <= (sent := programme.library.table(form.table())).columns.keys() and sent.faults:
             return None  # lines of a wrong length are mended by hand: a repair would leave them out
     try:
         with programme.store.reading() as tx:
-            words, step, arms = programme.library.model(tx)[1], present_step(tx), arms_as_of(tx)
+            words, step, arms = programme.library.model(tx)[1], present_step(tx), arms_named(tx, (), groups=groups)
             names = words.states if role == "state" else words.actions
             known, calendar = {role: sorted({name for own in names for name in own})}, vocabulary_of(tx)
             found = propose_table(form, known, calendar).at_steps(calendar, 0, step if role == "state" else step - 1)

@@ -8,6 +8,7 @@ from fastapi.responses import JSONResponse, Response
 from pydantic import BaseModel
 
 from evenhand.programme.api.jobs import Job
+from evenhand.programme.api.middleware import why_not_undone
 from evenhand.programme.api.problem_details import MEDIA_TYPE, RETRY_AFTER, RequestError
 from evenhand.programme.api.service import programme_of, service_of
 
@@ -37,6 +38,17 @@ def written(request: Request, said: str | None, key: str | None, write: Callable
     found = write(programme_of(request), who=who_of(request, said), key=key_of(request, key))
     service.look()
     return JSONResponse(found.to_dict())
+
+
+def check_undo(request: Request, event: int) -> None:
+    """Refuse to undo an event without the role that it needs.
+
+    Raises:
+        RequestError: 403.
+    """
+    found = service_of(request).programme.events(after=event - 1, most=1)
+    if found and found[0].id == event and (why := why_not_undone(request.state.holder, found[0].kind)):
+        raise RequestError(403, why)
 
 
 def as_table(rows: Sequence[BaseModel]) -> dict[str, list[Any]]:

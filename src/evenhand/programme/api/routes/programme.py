@@ -10,7 +10,7 @@ from evenhand.errors import NotFoundError
 from evenhand.programme import ledger
 from evenhand.programme.api import schemas
 from evenhand.programme.api.jobs import Job
-from evenhand.programme.api.routes import accepted, as_table, key_of, tagged, unfinished, who_of, written
+from evenhand.programme.api.routes import accepted, as_table, check_undo, key_of, tagged, unfinished, who_of, written
 from evenhand.programme.api.schemas import Key
 from evenhand.programme.api.service import programme_of, service_of
 from evenhand.programme.audit import Audit, NeedSet
@@ -181,8 +181,10 @@ def undo(
 ) -> JSONResponse:
     """Let an upload, a record, an acceptance, a join or a lasting change count no longer; nothing is deleted.
 
-    Where others rest on it, the answer is 409 with the events to undo first.
+    It needs the role of the event that is undone. Where others rest on it, the answer is 409 with the events to undo
+    first.
     """
+    check_undo(request, event)
     return written(request, payload.who, key, lambda programme, **by: programme.undo(event, payload.why, **by))
 
 
