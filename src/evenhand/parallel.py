@@ -239,7 +239,7 @@ def parse_backend(text: str) -> tuple[str, int, str]:
     kind, colon, rest = text.partition(":")
     if kind == "ray" and bool(colon) == bool(rest):
         return kind, 0, text if rest.startswith("//") else rest
-    counted = rest.isdecimal() and 1 <= int(rest) <= 4096
+    counted = rest.isascii() and rest.isdecimal() and 1 <= int(rest) <= 4096
     if (kind == "threads" and not colon) or (kind in ("threads", "processes") and counted):
         return kind, int(rest or 0), ""
     forms = "threads, threads:N, processes:N, ray, ray:HOST:PORT or ray://HOST:PORT"

@@ -56,3 +56,14 @@ def test_a_clean_table_is_written_at_once(evenhand, clinic):
 def test_bad_input_is_refused_and_nothing_is_written(evenhand, clinic, words):
     evenhand("import", *words).refusal  # noqa: B018
     assert [file.name for file in clinic.iterdir()] == ["clinic.csv"]
+
+
+def test_an_excel_file_that_stands_for_a_huge_table_is_refused(evenhand, clinic):
+    import openpyxl
+
+    book = openpyxl.Workbook()
+    book.active.append(["id", "week", "state"])
+    book.active["XFD1048576"] = "x"
+    book.save("far.xlsx")
+    evenhand("import", "far.xlsx", "--out", "clean.csv").refusal  # noqa: B018
+    assert not (clinic / "clean.csv").exists()

@@ -20,7 +20,12 @@ SHORT = MACHINES.with_criterion("finite:5")
 CREW = crew_maintenance(num_arms=3, num_states=2, num_types=2)
 
 
+SETS = ("set-expansion", "two-set")
+"""Policies that are defined for the average only."""
+
+
 def named(name, problem):
+    problem = problem.with_criterion("average") if name in SETS else problem
     return find_policy(name).build(problem, "gini:2")
 
 
@@ -38,7 +43,11 @@ def joint_table():
 
 POLICIES = {
     **{entry.name: (lambda name=entry.name: named(name, MACHINES)) for entry in REGISTRY},
-    **{f"{entry.name}, by steps": (lambda name=entry.name: named(name, SHORT)) for entry in REGISTRY},
+    **{
+        f"{entry.name}, by steps": (lambda name=entry.name: named(name, SHORT))
+        for entry in REGISTRY
+        if entry.name not in SETS
+    },
     "re-solving, two resources": lambda: named("re-solving", CREW),
     "ties to the first": lambda: PriorityPolicy(MACHINES, MACHINES.types.rewards),
     "joint table": joint_table,
@@ -49,10 +58,15 @@ POLICIES = {
     "mixture by steps": lambda: MixturePolicy([worst_first(SHORT), RoundRobin(MACHINES)], [0.5, 0.5], redraw_every=4),
 }
 REMEMBER = [
-    *("equal-resources", "re-solving", "re-solving, two resources"),
-    *(f"{name}, by steps" for name in ("optimal", "fair-index", "occupancy-priority", "re-solving", "whittle")),
+    *("equal-resources", "re-solving", "re-solving, two resources", "id", "ftva", *SETS),
+    *(
+        f"{name}, by steps"
+        for name in ("optimal", "fair-index", "occupancy-priority", "re-solving", "lp-update", "lp-index", "whittle")
+    ),
     *(
         "equal-resources, by steps",
+        "id, by steps",
+        "ftva, by steps",
         "oldest-first, by steps",
         "mixture",
         "redrawn mixture",

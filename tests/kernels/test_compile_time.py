@@ -34,7 +34,8 @@ print(json.dumps(listener.kernels))
 """
 
 KERNELS = {
-    "_trace", "_cut_blocks", "_sweep", "play", "step_arms", "serve_batch", "serve_greedily", "assign_uniformly"
+    "_trace", "_cut_blocks", "_sweep", "play", "step_arms", "serve_batch", "serve_greedily", "serve_in_order",
+    "assign_uniformly"
 }  # fmt: skip
 """Frontiers and levels of the relaxation, Whittle indices, episodes, single steps, and allocations."""
 

@@ -70,14 +70,18 @@ NAMED = {
     "equal-resources": {"acts", "starts", "resumes", "exchangeable"},
     "re-solving": {"acts", "starts", "resumes", "exchangeable", "by_counts"},
     "occupancy-priority": {"acts", "exchangeable"},
+    "lp-update": COUNTED | {"law", "deterministic"},
+    "lp-index": COUNTED | {"law"},
+    **{name: {"acts", "starts", "resumes", "exchangeable"} for name in ("id", "ftva", "set-expansion", "two-set")},
     "cp-drl": COUNTED | {"law", "deterministic"},
 }
 
 
 @pytest.mark.parametrize("entry", REGISTRY, ids=lambda entry: entry.name)
 def test_what_named_policies_can_do(entry):
+    average = entry.name in ("set-expansion", "two-set")
     try:
-        policy = entry.build(MACHINES, "gini:2")
+        policy = entry.build(MACHINES.with_criterion("average") if average else MACHINES, "gini:2")
     except NotApplicableError:
         pytest.fail("every named policy applies to this problem")
     assert able(policy) == NAMED[entry.name] | {"saves"}

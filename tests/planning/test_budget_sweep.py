@@ -7,8 +7,9 @@ import pytest
 
 import evenhand as eh
 from evenhand import SolveMethod, compare, solve
-from evenhand.errors import InvalidInputError
+from evenhand.errors import InvalidInputError, NotApplicableError
 from evenhand.planning import budget_sweep as module
+from evenhand.planning.promises import share_broken
 from evenhand.planning.task import limited_effort
 
 
@@ -282,3 +283,30 @@ def test_a_difference_below_its_error_is_not_measurable():
         after = replace(found, welfare=found.welfare + more, welfare_stderr=error, unit_values=found.unit_values + 1)
         step = module.step_between(found, after, found.problem)
         assert (step.measurable, step.stderr) == (measurable, error)
+
+
+class TestOtherPromises:
+    """Known plans that were made for other promised waits, or for none."""
+
+    @pytest.fixture
+    def free(self):
+        useless = eh.Arm([[[1.0], [1.0]]], [[1.0, 1.0]], [[0], [1]], states=["here"])
+        good = eh.Arm([[[0.5, 0.5], [1, 0]], [[0, 1], [1, 0]]], [[1, 1], [0, 0]], [[0], [1]], states=["up", "down"])
+        return eh.CoupledMDP([useless, good], [1.0], 0.9, counts=[2, 4])
+
+    @pytest.mark.parametrize("method", ["fluid", "auto"])
+    def test_a_plan_without_promises_competes_under_them(self, free, method):
+        before = eh.solve(free, "utilitarian", eh.SolveMethod("fluid", seconds=0.2))
+        promised = free.with_max_wait({"here": 3})
+        how = eh.SolveMethod(method, seconds=0.2, plans=[before])
+        sweep = eh.solve(promised, "utilitarian", how, budgets=[1.0])
+        assert sweep.known[0].welfare < before.welfare - 0.5
+        found = sweep[0].solution
+        assert found.welfare <= found.upper_bound + 3 * found.welfare_stderr
+        assert share_broken(promised, found.policy, 0, 1e4)[0] == 0
+
+    def test_waiting_times_of_other_promises_are_refused(self, free):
+        plan = eh.solve(free.with_max_wait({"here": 3}), "utilitarian", "counts")
+        for other in (free, free.with_max_wait({"here": 5})):
+            with pytest.raises(NotApplicableError):
+                eh.solve(other, "utilitarian", eh.SolveMethod("fluid", seconds=0.5, plans=[plan]), budgets=[1.0])

@@ -1,5 +1,7 @@
 """Promised waits: extended states against brute force, the deadline rule, bounds, refusals, files and decisions."""
 
+from dataclasses import replace
+from functools import partial
 from itertools import product
 
 import numpy as np
@@ -8,6 +10,7 @@ from scipy.optimize import linprog
 
 import evenhand as eh
 from evenhand.errors import InfeasibleError, ModelError, NotApplicableError, TableError
+from evenhand.planning import promises
 from evenhand.planning.promises import check_promises, share_broken
 from evenhand.policies.deadlines import Deadlines, count_broken, extend, keep_promises, without_promises
 
@@ -177,6 +180,18 @@ def test_the_rule_leaves_a_plan_alone_that_keeps_the_promise():
     assert np.array_equal(one.returns, other.returns)
 
 
+def test_the_rule_leaves_planned_actions_that_use_nothing():
+    """Advice is free and not the idle action: arms that the rule does not serve are advised as planned."""
+    arm = eh.Arm(np.ones((1, 3, 1)), [[0.0, 1.0, 0.0]], [[0], [0], [1]])
+    deadlines = Deadlines(eh.CoupledMDP([arm], [1], 0.9, counts=[3], max_waits=[{"0": 2}]))
+    planned = np.ones((1, 3), dtype=np.int32)
+    actions, forced = deadlines.enforce(
+        np.zeros_like(planned), np.array([[0, 2, 0]]), planned, None, np.random.default_rng(0)
+    )
+    assert actions.tolist() == [[1, 2, 1]]
+    assert forced.tolist() == [[False, True, False]]
+
+
 def test_services_of_two_resources_that_every_arm_can_get_add_up():
     # Three visits and two calls: five arms can be served per step, whichever they are.
     usage = [[0, 0], [1, 0], [0, 1]]
@@ -230,6 +245,24 @@ def test_impossible_promises_are_refused_with_the_shortest_wait():
     with pytest.raises(InfeasibleError):
         check_promises(both)
     assert check_promises(both.with_max_wait({"here": 3})).is_sure
+
+
+@pytest.mark.parametrize("counts", [[40, 30, 30], [4 * 10**6, 3 * 10**6, 3 * 10**6]])
+def test_the_shortest_wait_does_not_depend_on_the_number_of_arms(counts):
+    # Everyone is always in a promised state: a service each every wait + 1 steps, and 100 arms per service.
+    problem = _random_problem(np.random.default_rng(0), 3, budget=sum(counts) // 100, counts=counts)
+    with pytest.raises(InfeasibleError) as error:
+        check_promises(replace(problem, max_waits=np.full((3, 3), 2)))
+    assert "allows is 99 steps" in str(error.value)
+
+
+def test_a_shortest_wait_that_is_not_known_is_bounded_by_the_sure_one(monkeypatch):
+    # As many types as arms: too much to extend them all by long waits.
+    monkeypatch.setattr(promises, "_is_possible", partial(promises._is_possible, most_cells=1e5))
+    problem = _random_problem(np.random.default_rng(0), 30, budget=1)
+    with pytest.raises(InfeasibleError) as error:
+        check_promises(replace(problem, max_waits=np.full((30, 3), 2)))
+    assert "at most 29 steps" in str(error.value)
 
 
 def test_a_state_that_no_service_reaches_cannot_be_promised():

@@ -35,6 +35,13 @@ def test_names_are_in_fixed_order():
         "random",
         "health-outreach",
         "crew-maintenance",
+        "three-states",
+        "eight-states",
+        "non-sa",
+        "non-indexable",
+        "equitable",
+        "three-machines",
+        "bayesian-bandit",
     )
 
 

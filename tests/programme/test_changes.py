@@ -1,23 +1,20 @@
 """Lasting changes and their effects; undo; names that differ in case, blanks, and repeated files."""
 
+from functools import partialmethod
+
 import pytest
 
 from evenhand.errors import ConflictError, InfeasibleError, InvalidInputError, TableError
-from evenhand.programme import Programme, changes
+from evenhand.programme import Programme, changes, cycle
 
 ALL = ("b1", "b2", "h1", "h2", "v1")
 
 
 @pytest.fixture(autouse=True)
 def solve_shortly(monkeypatch):
-    solving = changes.solve
-    monkeypatch.setattr(changes, "solve", lambda problem, **asked: solving(problem, **asked | {"method": quick(asked)}))
-
-
-def quick(asked):
-    from dataclasses import replace
-
-    return replace(asked["method"], seconds=0.3)
+    preview = changes.LastingChanges.preview_change
+    quick = partialmethod(preview, seconds=0.3)
+    monkeypatch.setattr(changes.LastingChanges, "preview_change", quick)
 
 
 @pytest.fixture
@@ -166,8 +163,9 @@ def test_a_budget_holds_from_its_step_on(running):
     assert plan.budget == {"hours": 1.0}
     assert plan.used["hours"] <= 1
     assert running.certificate().upper_bound < 40
+    running.accept(plan.id)
     with pytest.raises(ConflictError):  # the plan of now goes by it, the one of the step before was accepted by 3
-        running.accept(plan.id) and running.undo(found.event)
+        running.undo(found.event)
     audited = running.audit()
     assert (audited.last, audited.budgets) == (2, ())  # the usual budget of each step is that of then
     running.verify()
@@ -262,7 +260,141 @@ def test_all_faults_of_a_change_at_once(running):
     assert len(raised.value.faults) == 4
     with pytest.raises(InvalidInputError):
         running.change({"start": 3})
+    promises = [{"state": "x", "steps": 1}, {"state": "y", "steps": 1}, {"state": "fine", "steps": 9, "group": "lake"}]
+    twice = [{"arm": "h1", "group": "valley"}, {"arm": "H1", "group": "big"}]
+    with pytest.raises(InvalidInputError) as raised:
+        running.change({"max_wait": promises, "transfer": twice})
+    assert [fault.place for fault in raised.value.faults] == ["max_wait.x", "max_wait.y", "max_wait", "row 2"]
     assert running.status().events == 1
+
+
+def terms(programme, *steps):
+    with programme.store.reading() as tx:
+        found = [programme.library.terms(tx, step).get("max_wait", []) for step in steps]
+    return [[(row["state"], row["steps"]) for row in rows] for rows in found]
+
+
+def test_the_undo_of_a_promise_leaves_the_others(running):
+    first = running.change({"max_wait": [{"state": "broken", "steps": 30}]})
+    second = running.change({"max_wait": [{"state": "worn", "steps": 60}]})
+    assert [row["state"] for row in second.change.max_wait] == ["worn"]
+    assert len(second.change.said) == 1
+    running.undo(first.event)
+    assert (running.model().max_waits.max(axis=0)).tolist() == [-1, 60, -1]
+    third = running.change({"max_wait": [{"state": "worn", "steps": None}]})
+    assert not running.model().has_max_wait
+    running.undo(third.event)
+    assert (running.model().max_waits.max(axis=0)).tolist() == [-1, 60, -1]
+    running.verify()
+
+
+def test_promises_from_several_steps_add_up(running):
+    running.change({"max_wait": [{"state": "broken", "steps": 30}], "start": 5})
+    running.change({"max_wait": [{"state": "worn", "steps": 60}], "start": 3})
+    both = [("worn", 60), ("broken", 30)]
+    assert terms(running, 2, 3, 5, 9) == [[], both[:1], both, both]
+    # A row for all over one for a group that came between, in the order of their steps.
+    running.change({"max_wait": [{"state": "broken", "steps": 40, "group": "hill"}], "start": 6})
+    running.change({"max_wait": [{"state": "broken", "steps": 50}], "start": 7})
+    assert terms(running, 7) == [[("worn", 60), ("broken", 40), ("broken", 50)]]
+    with running.store.reading() as tx:
+        waits = running.library.model(tx, step=7)[0].max_waits
+    assert waits.tolist() == [[-1, 60, 50]] * 3
+
+
+def test_the_undo_of_a_closing_leaves_the_others(running):
+    first = running.change({"close": {"hill": "big"}})
+    running.change({"close": {"valley": "big"}})
+    running.undo(first.event)
+    assert running.status().groups == {"big": 3, "hill": 2}
+    running.join([{"arm": "h3", "type": "small", "group": "hill"}])
+    with pytest.raises(TableError):
+        running.join([{"arm": "v2", "type": "small", "group": "valley"}])
+    running.verify()
+
+
+def test_a_group_that_receives_arms_is_open_again(running):
+    running.change({"close": {"hill": "valley"}})
+    back = running.change({"close": {"valley": "hill"}})
+    assert len(back.change.said) == 2  # that it opens is said, too
+    assert running.status().groups == {"big": 2, "hill": 3}
+    joined = running.join([{"arm": "h3", "type": "small", "group": "hill"}])
+    with pytest.raises(TableError):
+        running.join([{"arm": "v2", "type": "small", "group": "valley"}])
+    running.undo(joined.event)
+    running.undo(back.event)
+    with pytest.raises(TableError):
+        running.join([{"arm": "h3", "type": "small", "group": "hill"}])
+    running.change({"transfer": [{"arm": "h1", "group": "hill"}]})
+    running.join([{"arm": "h3", "type": "small", "group": "hill"}])
+    running.verify()
+
+
+def test_no_arm_goes_to_a_group_that_closes_later(running):
+    running.change({"close": {"hill": "valley"}, "start": 5})
+    for wrong in ({"close": {"valley": "hill"}}, {"transfer": [{"arm": "v1", "group": "hill"}]}):
+        with pytest.raises(InvalidInputError) as raised:
+            running.change(wrong | {"start": 3})
+        assert len(raised.value.faults) == 1
+    with pytest.raises(InvalidInputError) as raised:  # nor to one that closes by the same change
+        running.change({"close": {"valley": "big"}, "transfer": [{"arm": "b1", "group": "valley", "type": "small"}]})
+    assert "row 1" in {fault.place for fault in raised.value.faults}
+
+
+def test_a_change_to_the_usual_budget_leaves_the_policy_in_use(running):
+    running.solve()
+    before = running.needs_solving()
+    event = running.change({"budget": running.status().budget}).event
+    assert running.needs_solving() == before
+    running.solve()
+    running.undo(event)
+    assert not running.needs_solving().needed
+
+
+def test_facts_of_a_policy_that_is_stored_again_are_read_again(running, monkeypatch):
+    making = cycle.certificates.policy_of
+
+    def stored(stopped):
+        """Store the same policy, whose search was or was not ended by a time limit."""
+        monkeypatch.setattr(
+            cycle.certificates, "policy_of", lambda one, arms, terms, _: making(one, arms, terms, stopped)
+        )
+        running.solve(method="counts")
+        return running.needs_solving()
+
+    first, second = stored(False), stored(True)
+    assert first.policy == second.policy
+    assert (first.improvable, second.improvable) == (False, True)
+
+
+def test_an_audit_as_of_an_event_stays(running):
+    rows = [{"state": "broken", "steps": 30}]
+    change = running.change({"welfare": "maximin", "budget": {"hours": 4}, "max_wait": rows})
+    accepted = close_step(running)
+    before = running.audit(event=accepted.event)
+    assert before.need_by == "promise"
+    running.undo(accepted.event)
+    running.undo(change.event)
+    close_step(running)
+    assert running.audit(event=accepted.event) == before
+    assert running.audit().to_dict() != before.to_dict()
+    running.solve()
+    assert running.audit().event == running.status().events
+
+
+def test_a_promise_counts_in_audits_from_its_step_on(running):
+    running.observe([{"arm": name, "state": "broken"} for name in ALL], "x", confirmed=True)
+    close_step(running)
+    running.change({"max_wait": [{"state": "broken", "steps": 30}]})
+    running.observe([{"arm": name, "state": "worn"} for name in ALL], "x", confirmed=True)
+    close_step(running)
+    parts, whole = (running.audit(0, 0), running.audit(1, 1)), running.audit(0, 1)
+    assert [part.need_by for part in parts] == ["relaxation", "promise"]
+    assert (whole.need_by, whole.need) == ("promise", parts[1].need)
+    assert parts[1].in_need == 0
+    assert whole.in_need == parts[0].in_need > 0
+    needs = [sum(row.steps for row in found.needs) for found in (*parts, whole)]
+    assert needs[2] == needs[0] + needs[1]
 
 
 def test_a_preview_shows_who_gains_and_who_loses(running):
@@ -275,3 +407,50 @@ def test_a_preview_shows_who_gains_and_who_loses(running):
     assert less.difference < 0
     assert less.measurable
     assert all(row.after < row.before for row in less.groups)
+
+
+def test_a_preview_agrees_with_what_if(running):
+    running.plan()
+    for amount, start in ((3, None), (4, None), (4, 5)):  # each searched for a short time
+        shown = running.preview_change({"budget": {"hours": amount}, "start": start})
+        found = running.suppose([[amount]], seconds=0.3)[0]
+        assert shown.difference == pytest.approx(found.difference["welfare"], rel=0.5)
+        assert shown.measurable == found.difference["measurable"]
+        assert shown.difference >= 0
+        assert shown.after.welfare - shown.before.welfare == pytest.approx(shown.difference, abs=1e-9)
+    same = running.preview_change({"budget": {"hours": 3}})
+    assert (same.difference, same.stderr, same.measurable) == (0, 0, False)
+    assert all(row.before == row.after for row in same.groups)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"welfare": "maximin"},
+        {"transfer": [{"arm": "h1", "group": "valley"}]},
+        {"max_wait": [{"state": "broken", "steps": 9}]},
+    ],
+)
+def test_both_plans_of_a_preview_are_on_common_episodes(running, given):
+    running.plan()
+    shown = running.preview_change(given)
+    assert shown.after.welfare - shown.before.welfare == pytest.approx(shown.difference, abs=1e-9)
+    assert shown.stderr <= (shown.after.stderr**2 + shown.before.stderr**2) ** 0.5
+    if "max_wait" not in given:
+        assert shown.difference >= -shown.stderr  # the plan in use competes
+
+
+def test_a_later_promise_replaces_those_of_its_arms(running):
+    first = {"state": "broken", "steps": 8, "type": "small", "group": "hill"}
+    said = running.change({"max_wait": [first]}).change.said
+    assert len(said) == 1
+    assert "small" in said[0]
+    assert "hill" in said[0]
+    running.change({"max_wait": [{"state": "broken", "steps": 9, "type": None, "group": "valley"}]})
+    again = running.change({"max_wait": [first | {"steps": 7}]}).change
+    assert len(again.said) == 1
+    assert [(row["group"], row["steps"]) for row in again.max_wait] == [("valley", 9), ("hill", 7)]
+    every = running.change({"max_wait": [{"state": "broken", "steps": 10}]}).change
+    assert [(row["group"], row["steps"]) for row in every.max_wait] == [(None, 10)]
+    assert {limit for block in range(3) for limit in running.model().waits_of(block).values()} == {10}
+    running.verify()

@@ -87,3 +87,26 @@ def test_the_history_is_neither_refitted_nor_tested(begun):
     with pytest.raises(InvalidInputError):  # nothing was seen since the programme began
         begun.refit()
     assert begun.model_drift().reports == 0
+
+
+@pytest.mark.parametrize(
+    ("times", "places"),
+    [
+        ((-6000, -999_999_999), ["row 1", "row 2"]),
+        ((1, 6000), ["row 1"]),
+        (("1990-01-01", "2026-05-01"), ["row 1"]),
+    ],
+)
+def test_records_of_long_ago_are_refused_with_their_rows(tmp_path, pumps, times, places):
+    rows = [{"arm": "b1", "time": time, "state": "worn"} for time in times]
+    words = {"start": "2026-06-01", "period": "day"}
+    with Programme.create(tmp_path / "p.db", pumps, NO_STATES, words=words) as made:
+        with pytest.raises(TableError) as raised:
+            made.import_history(rows, "sheet")
+        assert [fault.place for fault in raised.value.faults] == places
+        assert made.import_history([rows[0] | {"time": -5000}], "sheet").first == -5000
+
+
+def test_steps_are_written_in_plain_digits(tmp_path, pumps):
+    with Programme.create(tmp_path / "p.db", pumps, NO_STATES) as made, pytest.raises(TableError):
+        made.import_history([{"arm": "b1", "time": "-\N{ARABIC-INDIC DIGIT THREE}", "state": "worn"}], "sheet")

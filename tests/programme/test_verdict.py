@@ -1,6 +1,7 @@
 """Verdicts of audits: needs by hand, forecasts and power against playing, deviations, and reasons with evidence."""
 
 import json
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -8,8 +9,10 @@ import pytest
 
 from evenhand.errors import InvalidInputError
 from evenhand.fitting.fit import fit
-from evenhand.model import Arm, CoupledMDP
-from evenhand.programme import Programme, audit_report, expectations, named_model, verdict
+from evenhand.model import Arm, CoupledMDP, MixturePolicy
+from evenhand.planning import Plan
+from evenhand.policies import ExchangeablePriority
+from evenhand.programme import Programme, audit_report, decisions, expectations, named_model, verdict
 
 from ..conftest import mentions
 
@@ -150,21 +153,177 @@ def played(tmp_path, seed, weeks=6):
 @pytest.mark.slow
 def test_prediction_intervals_cover_what_is_done(tmp_path):
     """At least 95 % if the model is right and plans are followed; not much more, since they must be of use."""
-    inside = []
-    for seed in range(60):
-        inside += [row.lower <= row.done <= row.upper for row in played(tmp_path, seed).services]
-    assert 0.92 <= np.mean(inside) <= 1.0
-    widths = [row.upper - row.lower for row in played(tmp_path, 200).services]
-    assert max(widths) < 12
+    rows = [row for seed in range(60) for row in played(tmp_path, seed).services]
+    inside = [row.lower <= row.done <= row.upper for row in rows]
+    strictly = [row.lower < row.done < row.upper for row in rows]
+    assert np.mean(inside) >= 0.92
+    assert np.mean(strictly) < 0.95  # an interval that is narrower by one service at both ends is too narrow
+
+
+def promising():
+    """Ports are visited for the promise alone, which takes a part of the visits of hills; the dale is a hill."""
+    kinds = [
+        Arm(
+            transitions=[[[1 - falls, falls], [1.0, 0.0]], [[0.0, 1.0], [rises, 1 - rises]]],
+            rewards=[[1.0, 1.0], [0.0, 0.0]],
+            usage=[[0.0], [1.0]],
+            name=name,
+            states=["up", "down"],
+            actions=["wait", "visit"],
+        )
+        for name, falls, rises in (("port", 0.5, 0.05), ("hill", 0.4, 0.9))
+    ]
+    model = CoupledMDP(
+        [*kinds, kinds[1]], [2.0], 0.9, counts=[3, 3, 1], groups=["Port", "Hill", "Dale"], resources=["visits"]
+    )
+    return model.with_max_wait({"down": 5}, type="port")
+
+
+def ports_and_hills():
+    places = [("port", "Port")] * 3 + [("hill", "Dale")] + [("hill", "Hill")] * 3
+    return [{"arm": f"{k}{n}", "type": k, "group": g, "state": "down"} for n, (k, g) in enumerate(places)]
 
 
 def test_a_forecast_is_that_of_playing(tmp_path):
-    """Means of the forecast against 300 plays of the policy by the same rule: worst first, one by one."""
-    found = played(tmp_path, 1)
-    assert sum(row.promised for row in found.services) == pytest.approx(12, abs=1e-9)  # two visits, six weeks
-    for row in found.services:
-        assert row.lower <= row.promised <= row.upper
-        assert row.planned == row.done
+    """Means of the forecast against plays one by one with waiting times, under promises and a changing roster."""
+    rng, model = np.random.default_rng(5), promising()
+    moves = {name: model.tables.transitions[block] for block, name in enumerate(("port", "hill"))}
+    names, first, last = ["up", "down"], 5, 10
+
+    def next_state(kind, state, action):
+        return names[int(rng.random() >= moves[kind][names.index(state), int(action == "visit"), 0])]
+
+    def next_waits(row, waits):
+        waiting, unserved = waits.get(row.arm, (0, 0))
+        promised = row.type == "port" and row.state == "down"
+        return (0, 0) if row.action == "visit" else (waiting + 1 if promised else 0, unserved + 1)
+
+    there = ports_and_hills()
+    waits, rosters, start = {}, [], None
+    with Programme.create(tmp_path / "a.db", model, there, seed=1) as programme:
+        states = {row["arm"]: "down" for row in there}
+        for step in range(last + 1):
+            if step % 2:  # a guest, for one step or two
+                programme.join([there[-1] | {"arm": f"x{step}"}])
+                states[f"x{step}"] = "down"
+            if step % 3 == 2 and (guests := [name for name in states if name[0] == "x"]):
+                programme.leave(guests[:1], "moved")
+                del states[guests[0]]
+            plan = programme.plan_of(programme.plan().plan)
+            rosters.append({row.arm: (row.type, row.group) for row in plan.rows})
+            if step == first:
+                start = dict(states), dict(waits)
+            programme.accept(plan.id)
+            waits = {row.arm: next_waits(row, waits) for row in plan.rows}
+            states = {row.arm: next_state(row.type, row.state, row.action) for row in plan.rows}
+            programme.observe([{"arm": a, "state": s} for a, s in states.items()], "rounds", confirmed=True)
+        assert max(waiting for waiting, _ in start[1].values()) > 0
+        books = programme.books(first, last)
+    (policy,) = books.plans.values()
+    counts = []
+    for play in range(40):
+        (states, waits), served = (dict(one) for one in start), dict.fromkeys(books.groups, 0)
+        for step, present in enumerate(rosters[first:], first):
+            table = [
+                {
+                    "arm": a,
+                    "type": kind,
+                    "group": group,
+                    "state": states.get(a, "down"),
+                    "waiting": waits.get(a, (0,))[0],
+                }
+                for a, (kind, group) in present.items()
+            ]
+            known = np.array([waits.get(a, (0, 0)) for a in present])
+            for row in policy.act(table, play, step=step, waits=known).rows:
+                served[present[row.arm][1]] += row.served
+                waits[row.arm] = next_waits(row, waits)
+                states[row.arm] = next_state(row.type, row.state, row.action)
+        counts.append(list(served.values()))
+    drawn, counts = verdict.forecast(books), np.array(counts)
+    error = np.sqrt(drawn.var(axis=0) * (1 / len(drawn) + 1 / len(counts)))
+    assert (np.abs(drawn.mean(axis=0) - counts.mean(axis=0)) <= 4 * error + 1e-9).all()
+    assert (np.abs(drawn.std(axis=0) - counts.std(axis=0)) <= 3 * error + 1e-9).all()
+    assert (np.abs(np.diff(np.sort(drawn.mean(axis=0)))) > 0.5).all()  # no group can stand for another
+
+
+def test_a_forecast_serves_the_longest_wait_first(tmp_path):
+    """Equal arms of two groups take turns, also from the middle of a programme on: nothing is left to chance."""
+    arm = Arm(np.ones((1, 2, 1)), [[0.0, 1.0]], [[0], [1]], name="bed", states=["here"], actions=["wait", "visit"])
+    model = CoupledMDP([arm, arm], [1], 0.9, counts=[1, 1], groups=["Port", "Hill"], resources=["visits"])
+    arms = [{"arm": group, "type": "bed", "group": group, "state": "here"} for group in ("Port", "Hill")]
+    with Programme.create(tmp_path / "a.db", model, arms) as programme:
+        for _ in range(6):
+            programme.accept(programme.plan().plan)
+        for first, last in ((1, 3), (2, 4), (1, 4)):
+            found = programme.audit(first, last).services
+            assert [(row.lower, row.upper) for row in found] == [(row.done, row.done) for row in found]
+            assert {row.done for row in found} == ({2} if last - first == 3 else {1, 2})
+
+
+def test_a_forecast_plays_the_part_that_the_programme_drew(tmp_path):
+    """A mixture of a plan for each group, and a roster that changes: the part of every step is known."""
+    with Programme.create(tmp_path / "a.db", promising().with_max_wait({"down": None}), ports_and_hills()) as programme:
+        for step in range(3):
+            programme.accept(programme.plan().plan)
+            programme.join([{"arm": f"x{step}", "type": "hill", "group": "Hill", "state": "up"}])
+        books = programme.books()
+    (digest,) = books.plans
+    problem = books.plans[digest].problem
+    scores = np.full((2, 2, 2, 2), -1.0)  # part, type, state, action
+    scores[[0, 1], [0, 1], :, 1] = 1.0
+    mixture = MixturePolicy([ExchangeablePriority(problem, own, threshold=0.0) for own in scores], [0.6, 0.4])
+    books.plans, first = {digest: Plan(mixture, problem)}, problem.group_names[problem.group_of_block[0]]
+    for part in (1, 2):
+        policies = tuple((policy, budget, part) for policy, budget, _ in books.span.policies)
+        books.span = replace(books.span, policies=policies)
+        drawn, own = verdict.forecast(books, episodes=50), books.groups.index("Port")
+        assert (drawn.sum(axis=1) == 6).all()
+        assert (drawn[:, own] == (6 if (first == "Port") == (part == 1) else 0)).all()
+
+
+def test_the_part_of_a_mixture_stays_and_says_so(tmp_path):
+    rng = np.random.default_rng(0)
+    kinds = [
+        Arm(rng.dirichlet(np.ones(3), size=(3, 2)), rng.random((3, 2)), usage=[[0], [1]], name=f"t{k}",
+            states=["a", "b", "c"], actions=["wait", "visit"])
+        for k in range(3)
+    ]  # fmt: skip
+    model = CoupledMDP(kinds, [2], 0.9, [4] * 3, groups=["x", "y", "z"], resources=["visits"], welfare="maximin")
+    arms = [
+        {"arm": f"{g}{n}", "type": f"t{k}", "group": g, "state": "a"} for k, g in enumerate("xyz") for n in range(4)
+    ]
+    with Programme.create(tmp_path / "a.db", model, arms, seed=3) as programme:
+        plans = []
+        for _ in range(6):
+            plans.append(programme.plan_of(programme.plan().plan))
+            programme.accept(plans[-1].id)
+        numbers = [plan.part["number"] for plan in plans]
+        assert len(set(numbers)) == 1
+        assert [part for _, _, part in programme.books().span.policies] == numbers
+    assert plans[-1].part["parts"] == 2
+    assert mentions("two", f"stays plan {numbers[-1]}")(decisions.drawn_part(plans[-1].part))
+
+
+def test_the_usual_budget_of_several_resources(tmp_path):
+    """Resources are compared by name; no order of names is assumed."""
+    both = Arm(
+        transitions=[[[0.8, 0.2], [0.95, 0.05], [0.9, 0.1]], [[0.02, 0.98], [0.5, 0.5], [0.3, 0.7]]],
+        rewards=[[1.0] * 3, [0.0] * 3],
+        usage=[[0.0, 0.0], [1.0, 0.0], [0.0, 1.0]],
+        name="patient",
+        states=["on", "stopped"],
+        actions=["wait", "visit", "call"],
+    )
+    model = CoupledMDP([both], [2.0, 3.0], 0.9, counts=[4], resources=["visits", "calls"])
+    arms = [{"arm": f"p{n}", "type": "patient", "state": "stopped"} for n in range(4)]
+    with Programme.create(tmp_path / "a.db", model, arms) as programme:
+        programme.accept(programme.plan().plan)
+        programme.change({"budget": {"visits": 1.0, "calls": 4.0}})
+        programme.accept(programme.plan().plan)
+        programme.accept(programme.plan(budget={"visits": 1.0, "calls": 2.0}).plan)
+        found = [(row.step, row.resource, row.usual, row.planned) for row in programme.audit().budgets]
+    assert found == [(2, "calls", 4.0, 2.0)]
 
 
 def test_power_is_the_share_of_audits_that_find_it():

@@ -24,6 +24,8 @@ def test_nouns_and_their_plurals():
     assert [found.arm.counted(1), found.arm.counted(1200), found.group.many] == ["1 person", "1,200 people", "clinics"]
     assert found.resource("crew").counted(2) == "2 visits"
     assert found.resource("beds").counted(2) == "2 beds"
+    singles = [found.resource(name).counted(1) for name in ("calls", "supplies", "boxes", "staff", "gauss")]
+    assert singles == ["1 call", "1 supply", "1 box", "1 staff", "1 gauss"]
     assert [Vocabulary.read({"arm": one}).arm.many for one in ("city", "bus", "day")] == ["cities", "buses", "days"]
     assert Vocabulary.read(found.to_dict()) == found
 

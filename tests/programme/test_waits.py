@@ -58,6 +58,11 @@ def test_reasons_and_warnings_have_the_true_wait(tmp_path):
         plan = go_on(programme)
         assert any("5" in text and "promised" in text for text in plan.warnings)
         assert any("waited 5" in row.reason for row in plan.rows)
+        # Both had waited for five steps when one of them was served at last.
+        (broken,) = [text for text in programme.audit().verdict.need if text.startswith("Promised")]
+        assert all(name in broken for name in ("p0", "p1", "by 3 steps"))
+        (kept,) = [text for text in programme.audit(last=1).verdict.need if text.startswith("Promised")]
+        assert "kept" in kept
 
 
 @pytest.mark.parametrize("seed", range(3))

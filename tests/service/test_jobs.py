@@ -335,3 +335,22 @@ def test_a_policy_is_solved_again_when_another_has_taken_its_place(programme, se
         solved.append(job["answer"]["policy"])
         assert client.post(f"{P}/plan").json()["policy"] == solved[-1]
     assert solved[0] != solved[1]
+
+
+def test_jobs_are_about_the_promises_in_force(programme, serving):
+    client = serving(programme)
+    paths = {"what-if": {"budget": [4], "seconds": 0.2}, "fairness": {"welfares": ["maximin"], "seconds": 0.2}}
+    paths["changes/preview"] = {"budget": [4], "seconds": 0.2}
+
+    def ask():
+        jobs = {path: client.post(f"{P}/{path}", json=given).json()["id"] for path, given in paths.items()}
+        assert [ended(client, jobs[path])["problem"] for path in ("what-if", "changes/preview")] == [None, None]
+        ended(client, jobs["fairness"])
+        return jobs
+
+    before = ask()
+    assert before == ask()
+    programme.change({"max_wait": [{"state": "broken", "steps": 9}]})
+    programme.solve(seconds=0.2)
+    after = ask()
+    assert not set(before.values()) & set(after.values())

@@ -11,6 +11,7 @@ from evenhand.errors import NotConvergedError
 from evenhand.model import Arm, CoupledMDP, Discounted, Opening
 from evenhand.planning import relax, tightest
 from evenhand.solvers import ProgramSizes, action_values, solve_opening
+from evenhand.solvers.fluid import model_of, solve_model
 
 from ..conftest import random_arm
 from .test_fluid_objective import SoftMinimum
@@ -190,3 +191,14 @@ def test_action_values_by_steps_are_those_of_the_discounted_arm_where_prices_do_
     changed = action_values(problem.types, ones, dear, Opening(0.9, 3))
     np.testing.assert_allclose(changed[:, 2:], by_step[:, 2:], rtol=1e-9)
     assert (changed[:, 0] < by_step[:, 0] - 1e-3).any() and (changed[:, 1].argmax(axis=-1) == 0).all()
+
+
+def test_many_arms_of_a_finite_horizon_are_bounded_step_by_step():
+    problem = eh.problems.heterogeneous_machine_replacement(num_arms=120).with_criterion("finite:20")
+    plain, found = relax(problem, "utilitarian"), tightest(problem, "utilitarian")
+    assert not plain.by_step
+    assert found.by_step
+    sizes = ProgramSizes(columns_by_step=10**6)
+    by_program = solve_model(model_of(problem), "utilitarian", sizes=sizes)
+    assert found.upper_bound == pytest.approx(by_program.upper_bound, rel=1e-6)
+    assert found.upper_bound < plain.upper_bound * 0.9999

@@ -57,6 +57,9 @@ class ModelSource:
     budgets: tuple[str, ...] = ()
     """Budgets in place of the model's."""
 
+    spend: str | None = None
+    """Rule of spending in place of the model's."""
+
     initial: str | None = None
     """Table of initial states."""
 
@@ -101,9 +104,24 @@ class ModelSource:
 
     def changed(self, loaded: "CoupledMDP") -> "list[CoupledMDP]":
         """Return a loaded problem with each budget, the initial states, the criterion and the members of welfare."""
-        problem = start_at(loaded, self.initial)
+        problem = start_at(loaded, self.initial).with_criterion(self.criterion, self.over)
+        problem = problem if self.spend is None else problem.with_spend("at most")  # until the budget is known
+        return [self._spending(one) for one in self._budgeted(problem)]
+
+    def _spending(self, problem: "CoupledMDP") -> "CoupledMDP":
+        """Return a problem with the rule of spending that was given, one for all resources or one each."""
+        if self.spend is None:
+            return problem
+        rules = [rule.strip() for rule in self.spend.split(",")]
+        try:
+            return problem.with_spend(rules[0] if len(rules) == 1 else rules)
+        except ModelError as error:
+            raise ModelError(error.faults, f"--spend {self.spend}", argument="spend") from None
+
+    def _budgeted(self, problem: "CoupledMDP") -> "list[CoupledMDP]":
+        """Return a problem with each budget."""
         if not self.budgets:
-            return [problem.with_criterion(self.criterion, self.over)]
+            return [problem]
         from evenhand.model.labels import as_key
 
         own = ("budget", *map(as_key, problem.resource_names))
@@ -112,7 +130,7 @@ class ModelSource:
         found = []
         for text in self.budgets:
             try:
-                found.append(problem.with_budget(read_amounts(text)).with_criterion(self.criterion, self.over))
+                found.append(problem.with_budget(read_amounts(text)))
             except ModelError as error:
                 raise ModelError(error.faults, f"--budget {text}", argument="budget") from None
         return found
@@ -159,6 +177,8 @@ class ModelSource:
         if not arms.is_large:
             return None
         self.refuse_several()
+        if self.spend is not None:
+            raise OptionError("--spend", "a large model in Parquet spends at most its budget")
         if self.initial is not None:
             raise OptionError("--initial", "for a large model in Parquet write the column initial instead")
         arms = arms.with_criterion(self.criterion, self.over)
@@ -192,6 +212,7 @@ class ModelSource:
         """
         found = [self.model, *(word for parameter in self.parameters for word in ("-p", parameter))]
         options = {"--welfare": welfare, "--format": self.format, "--criterion": self.criterion, "--over": self.over}
+        options |= {"--spend": self.spend}
         found += [word for option, value in options.items() if value is not None for word in (option, value)]
         return found + [word for text in self.budgets if budgets for word in ("--budget", text)]
 

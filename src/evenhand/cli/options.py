@@ -167,6 +167,7 @@ def model_options(*without: str, several: bool = False) -> Decorator:
     """
     budget = "Replace the budget: one number per resource (4,4), or some by name (bays=4)."
     budget += " Repeated, it gives a table of what each step is worth." if several else ""
+    spend = "Use exactly the budget at every step (all), or at most; one rule, or one per resource (all,at most)."
     formats = click.Choice(["toml", "json", "npz"])
     initial = "A table with the columns arm, type and state, as for act: start from where these arms are."
     criterion = "Criterion: discounted, average or finite:T; by default that of the model."
@@ -178,6 +179,7 @@ def model_options(*without: str, several: bool = False) -> Decorator:
         ),
         "format": option("--format", None, file, type=formats),
         "budgets": option("--budget budgets", "B", budget, multiple=True),
+        "spend": option("--spend", "all|at most", spend),
         "initial": option("--initial", "STATES", initial),
         "criterion": option("--criterion", "C", criterion),
         "over": option("--over", "arms|groups", over),

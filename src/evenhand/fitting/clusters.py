@@ -433,7 +433,7 @@ def find_clusters(
     Raises:
         InvalidInputError: the number is neither `auto` nor an integer from 1 to that of the arms.
     """
-    wanted = int(number) if isinstance(number, str) and number.strip().isdecimal() else number
+    wanted = int(number) if isinstance(number, str) and number.isascii() and number.strip().isdecimal() else number
     if not (is_whole(wanted) and 1 <= int(wanted) <= log.num_arms) and str(wanted).strip() != "auto":
         expected = f"auto, or a number of types from 1 to {log.num_arms} (the arms)"
         raise InvalidInputError(f"clusters: expected {expected}, got {number!r}")

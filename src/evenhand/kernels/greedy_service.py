@@ -196,6 +196,105 @@ def serve_batch(tables, states, key, drawn):
 
 
 @njit
+def serve_in_order(type_of_arm, states, order, late, drawn, usage, idle, spare, limit, least):
+    """(episode, arm) actions: arms in order take what was drawn for them if it fits, else they idle.
+
+    What is left of a budget goes to arms that use nothing, the last first; if it must be spent, to arms that use
+    nothing of such budgets.
+
+    Args:
+        type_of_arm: (arm,) types.
+        states: (episode, arm) current states.
+        order: (episode, arm) arms, the first first.
+        late: (episode, arm) whether an arm comes after all that are not late.
+        drawn: (episode, arm) drawn actions.
+        usage: (type, state, action, resource) uses.
+        idle: (type, state) idle actions.
+        spare: (type, state, resource) actions by which what is left of each resource is spent; -1 for none.
+        limit: (resource,) the budget.
+        least: (resource,) what must be spent; 0 for nothing.
+    """
+    num_episodes, num_arms = states.shape
+    actions = np.empty((num_episodes, num_arms), dtype=np.int32)
+    left = np.empty(len(limit))
+    for e in range(num_episodes):
+        for k in range(len(limit)):
+            left[k] = limit[k]
+        for second in (False, True):
+            for i in range(num_arms):
+                n = order[e, i]
+                if late[e, n] == second:
+                    kind, s, a = type_of_arm[n], states[e, n], drawn[e, n]
+                    fits = True
+                    for k in range(len(limit)):
+                        fits = fits and usage[kind, s, a, k] <= left[k]
+                    actions[e, n] = a if fits else idle[kind, s]
+                    for k in range(len(limit)):
+                        left[k] -= usage[kind, s, actions[e, n], k]
+        for second in (True, False):
+            for i in range(num_arms - 1, -1, -1):
+                n = order[e, i]
+                if late[e, n] != second:
+                    continue
+                kind, s, now, busy, spends = type_of_arm[n], states[e, n], actions[e, n], False, False
+                for k in range(len(limit)):
+                    busy = busy or usage[kind, s, now, k] > 0
+                    spends = spends or (least[k] > 0 and usage[kind, s, now, k] > 0)
+                for k in range(len(limit)):
+                    a = spare[kind, s, k]
+                    if (
+                        a < 0
+                        or (least[k] > 0 and (spends or limit[k] - left[k] >= least[k]))
+                        or (least[k] == 0 and busy)
+                    ):
+                        continue
+                    fits = True
+                    for j in range(len(limit)):
+                        fits = fits and usage[kind, s, a, j] <= left[j] + usage[kind, s, now, j]
+                    if fits:
+                        actions[e, n] = a
+                        for j in range(len(limit)):
+                            left[j] += usage[kind, s, now, j] - usage[kind, s, a, j]
+                        break
+    return actions
+
+
+@njit
+def nearest_counts(counts, aims, least, most, metric):
+    """(episode, state) counts of the same sums within bounds, nearest to aims by a metric: descent along pairs.
+
+    Args:
+        counts: (episode, state) counts within the bounds; the start.
+        aims: (episode, state) aims.
+        least: (episode, state) lower bounds.
+        most: (episode, state) upper bounds.
+        metric: (state, state) a positive definite matrix.
+    """
+    found, number = counts.copy(), counts.shape[1]
+    slope = np.empty(number)
+    for e in range(len(counts)):
+        for i in range(number):
+            slope[i] = 0.0
+            for j in range(number):
+                slope[i] += metric[i, j] * (found[e, j] - aims[e, j])
+        for _ in range(100):
+            moved = 0.0
+            for i in range(number):
+                for j in range(i):
+                    bend = metric[i, i] + metric[j, j] - 2 * metric[i, j]
+                    step = min((slope[j] - slope[i]) / bend, most[e, i] - found[e, i], found[e, j] - least[e, j])
+                    step = max(step, least[e, i] - found[e, i], found[e, j] - most[e, j])
+                    found[e, i] += step
+                    found[e, j] -= step
+                    for k in range(number):
+                        slope[k] += step * (metric[k, i] - metric[k, j])
+                    moved = max(moved, abs(step))
+            if moved < 1e-6:
+                break
+    return found
+
+
+@njit
 def assign_uniformly(type_of_arm, states, allocation, key):
     """(episode, arm) actions, drawn uniformly within each type and state.
 

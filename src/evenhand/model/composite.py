@@ -51,6 +51,11 @@ class CompositePolicy(RememberingPolicy):
         self.exchangeable = all(is_exchangeable(part) for part in parts)
         self.plays_by_counts = all(plays_by_counts(part) for part in parts)
 
+    @property
+    def decision_cost(self) -> float:
+        """Cost of a decision of its most expensive part; see `BasePolicy.decision_cost`."""
+        return max(described(part).decision_cost for part in self.parts)
+
     @abstractmethod
     def with_parts(self, parts: Sequence[Policy | StatefulPolicy]) -> "CompositePolicy":
         """Return the same policy with other parts."""

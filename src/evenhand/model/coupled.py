@@ -20,6 +20,7 @@ from evenhand.checks import (
     check_shape,
     comma_hint,
     number_fault,
+    plain,
     read_names,
     read_numbers,
     report_normalised,
@@ -31,7 +32,7 @@ from evenhand.model.arm import ROOM, Arm, ArmTables, common_resources, frozen, r
 from evenhand.model.criterion import Criterion, as_criterion, read_criterion
 from evenhand.model.labels import AXES, Names, with_words
 from evenhand.model.welfare import parse_welfare
-from evenhand.typing import Floats, Indices, Ints
+from evenhand.typing import Bools, Floats, Indices, Ints
 
 MOST_ARMS = 10**9
 """Maximum number of arms of a problem."""
@@ -53,6 +54,7 @@ class SharedResources(Shown):
     discount: float
     criterion: Criterion
     resources: Sequence[str] = ()
+    spend: Sequence[str] = ()
 
     @property
     def num_resources(self) -> int:
@@ -73,6 +75,16 @@ class SharedResources(Shown):
     def budget_limit(self) -> Floats:
         """(resource,) budget with a tolerance for rounding."""
         return np.asarray(frozen(self.budget * ROOM))
+
+    @property
+    def spends_all(self) -> Bools:
+        """(resource,) whether the whole budget must be used at every step."""
+        return np.array([rule == "all" for rule in self.spend or ["at most"] * self.num_resources])
+
+    @property
+    def least_use(self) -> Floats:
+        """(resource,) least use per step, with a tolerance for rounding: the budget if all of it must be used, or 0."""
+        return np.asarray(frozen(np.where(self.spends_all, self.budget / ROOM, 0.0)))
 
     def _other_budget(self, budget: Any) -> Floats:
         """(resource,) another budget, as `CoupledMDP.with_budget` takes it; raises ModelError with every fault."""
@@ -139,6 +151,10 @@ class CoupledMDP(SharedResources):
     max_waits: Indices = None  # type: ignore[assignment]  # read below
     """(block, state) promised waits, -1 for none (`with_max_wait`); or {state: steps}, for all arms or per block."""
 
+    spend: Sequence[str] = ()
+    """(resource,) `all` if exactly the budget must be used at every step, or `at most`, the default; a single text is
+    the rule of every resource."""
+
     def __post_init__(self) -> None:
         faults = Faults()
         # Arms first: the numbers of resources and blocks are what the other fields are checked against.
@@ -157,6 +173,7 @@ class CoupledMDP(SharedResources):
         if isinstance(self.arms, ArmTables):
             report_normalised(self.arms.nearly(), stacklevel=3)
         set_fields(self, read)
+        self.check_spend()
 
     # -- the same problem, changed -----------------------------------------------------------------------------------
 
@@ -216,7 +233,58 @@ class CoupledMDP(SharedResources):
         amounts = self._other_budget(budget)
         if np.array_equal(amounts, self.budget):
             return self
-        return self._changed(("usable_budget", "types", "signature"), budget=amounts)
+        found = self._changed(("usable_budget", "types", "signature"), budget=amounts)
+        found.check_spend()
+        return found
+
+    def with_spend(self, spend: str | Sequence[str]) -> "CoupledMDP":
+        """Return the problem with another rule of spending.
+
+        Args:
+            spend: `all` or `at most`, for every resource or one per resource.
+
+        Raises:
+            ModelError: the budget cannot always be spent.
+        """
+        faults = Faults()
+        rules = _read_spend(spend, self.num_resources, faults)
+        faults.raise_if_any("spend", argument="spend")
+        found = self._changed((), spend=rules)
+        found.check_spend()
+        return found
+
+    def check_spend(self) -> None:
+        """Refuse a budget that cannot be spent in every state of the arms.
+
+        Whatever the states, every arm must have an action that uses one unit of the resource and nothing else; the
+        budget and all other uses must be multiples of the unit, and there must be an arm for each unit.
+
+        Raises:
+            ModelError: with every fault.
+        """
+        faults, units = Faults(), 0.0
+        if self.spend and self.has_max_wait:
+            faults.add("spend", "a budget that must be spent does not go with promised waits (max_wait)")
+        for resource in np.flatnonzero(self.spends_all):
+            name, budget = self.resource_names[resource], float(self.budget[resource])
+            usage, valid = self.types.usage, self.types.valid
+            own = usage[..., resource]
+            if not (positive := own[valid & (own > 0)]).size:
+                faults.add("spend", f"{name}: no action uses it, so that its budget cannot be spent")
+                continue
+            unit = float(positive.min())
+            whole = np.round(np.append(positive, budget) / unit)
+            if (np.abs(np.append(positive, budget) - whole * unit) > 1e-9 * unit * np.maximum(whole, 1)).any():
+                faults.add("spend", f"{name}: budget and uses must be multiples of {plain(unit)}, the least use")
+            single = valid & (own == unit) & ((usage > 0).sum(axis=-1) == 1)
+            for kind, state in np.argwhere(valid.any(axis=2) & ~single.any(axis=2))[:SHOWN_PER_ARRAY].tolist():
+                where = f"arms[{int(self._first_blocks[kind])}], state {state}"
+                faults.add("spend", f"{where}: no action uses {plain(unit)} of {name} and nothing else")
+            units += budget / unit
+        if units > self.num_arms * ROOM:
+            faults.add("spend", f"{plain(units)} units must be spent per step, and there are {self.num_arms} arms")
+        faults.found = with_words(faults.found, self.tables.names, self.resources)
+        faults.raise_if_any("spend", argument="spend")
 
     def with_max_wait(
         self, limits: Mapping[str, int | None], *, type: str | None = None, group: str | None = None
@@ -419,7 +487,7 @@ class CoupledMDP(SharedResources):
         if not isinstance(other, CoupledMDP):
             return NotImplemented
         # The signature has the numbers; these are what it leaves out.
-        same = ("signature", "criterion", "over", "groups", "resources", "welfare", "arm_names")
+        same = ("signature", "criterion", "over", "groups", "resources", "spend", "welfare", "arm_names")
         return (
             all(getattr(self, name) == getattr(other, name) for name in same)
             and np.array_equal(self.floors, other.floors)
@@ -485,10 +553,20 @@ def read_fields(
         "discount": discount,
         "criterion": criterion,
         "resources": read_names(given["resources"], num_resources or len(budget), "resources", faults),
+        "spend": _read_spend(given.get("spend", ()), num_resources or len(budget), faults),
         "groups": groups,
         "floors": np.zeros(num_blocks or 1) if floors is None else np.array(floors, dtype=np.float64),
         "arm_names": read_names(given["arm_names"], int(counts.sum()), "arm_names", faults),
     }
+
+
+def _read_spend(value: object, num_resources: int, faults: Faults) -> tuple[str, ...]:
+    """(resource,) `all` or `at most`; empty if all are `at most`."""
+    rules = [value] * num_resources if isinstance(value, str) else _entries(value)
+    if any(rule not in ("all", "at most") for rule in rules) or len(rules) not in (0, num_resources):
+        faults.add("spend", f"expected 'all' or 'at most', or one of these per resource, got {reprlib.repr(value)}")
+        return ()
+    return tuple(rules) if "all" in rules else ()
 
 
 def _entries(value: object) -> list[Any]:

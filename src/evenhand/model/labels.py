@@ -90,11 +90,11 @@ class Labels:
 
 def one_more(name: str) -> str:
     """`one more bay`; `one unit more of crew` if the name is not the plural of an English word."""
-    single = _singular(name)
+    single = singular(name)
     return f"one more {single}" if single else f"one unit more of {name}"
 
 
-def _singular(name: str) -> str | None:
+def singular(name: str) -> str | None:
     """The name of one of many; None where it is not the plural of an English word."""
     if not name.replace(" ", "").isalpha() or not name.endswith("s") or name.endswith(("ss", "us", "is")):
         return None
@@ -105,7 +105,7 @@ def _singular(name: str) -> str | None:
 
 def amount_of(name: str, amount: float) -> str:
     """`3 bays`, `1 bay`; `2 units of resource 0` where the name is not of things that are counted."""
-    single = _singular(name)
+    single = singular(name)
     if single is None:
         return f"{quantity(amount)} {'unit' if amount == 1 else 'units'} of {name}"
     return f"{quantity(amount)} {single if amount == 1 else name}"

@@ -318,6 +318,11 @@ class BasePolicy(ShownPolicy):
         finite = isinstance(problem, CoupledMDP) and problem.criterion.num_steps is not None
         return finite and isinstance(self._described, StatefulPolicy)
 
+    @property
+    def decision_cost(self) -> float:
+        """Cost of a decision that was not made before, in simulated steps of an arm; 0 if it is one of the arms."""
+        return 0.0
+
     def resized(self, problem: CoupledMDP, types: Sequence[int] | None = None) -> Policy | StatefulPolicy:
         """Return the same policy for other numbers of the same types of arms.
 
@@ -440,7 +445,7 @@ def missing_action(problem: Problem, states: Indices, actions: Indices, step: in
 
 
 def check_budget(problem: Problem, spent: Floats, step: int | None, first: int = 0) -> None:
-    """Raise PolicyError if some episode used more than there is.
+    """Raise PolicyError if some episode used more than there is, or less if all of it must be used.
 
     Args:
         problem: the problem.
@@ -455,6 +460,13 @@ def check_budget(problem: Problem, spent: Floats, step: int | None, first: int =
         raise PolicyError(
             f"{_when(step, first + episode)}the policy used {plain(spent[episode, resource])} of "
             f"{problem.resource_names[resource]}, whose budget is {plain(problem.budget[resource])}"
+        )
+    under = spent < problem.least_use * (1 - 1e-9)
+    if under.any():
+        episode, resource = (int(i) for i in np.argwhere(under)[0])
+        raise PolicyError(
+            f"{_when(step, first + episode)}the policy used {plain(spent[episode, resource])} of "
+            f"{problem.resource_names[resource]}, of which all {plain(problem.budget[resource])} must be used"
         )
 
 

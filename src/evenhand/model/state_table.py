@@ -230,7 +230,7 @@ class _Reader:
 
 def _whole(text: str) -> int:
     """Parse an integer; -1 for any other text, or one of 20 digits or more."""
-    return int(text) if text.isdecimal() and len(text) < 20 else -1
+    return int(text) if text.isascii() and text.isdecimal() and len(text) < 20 else -1
 
 
 @lru_cache(maxsize=20_000)  # the names are the same at every step

@@ -39,6 +39,7 @@ from evenhand.planning.relaxation import relax
 from evenhand.planning.solution import Part, Samples, Solution
 from evenhand.planning.solve import choose_method, solve
 from evenhand.planning.task import FAILURES, SolveMethod, current_effort
+from evenhand.policies.deadlines import keep_promises
 from evenhand.policies.fluid import choice_of
 from evenhand.typing import Floats, Progress
 
@@ -172,7 +173,7 @@ def solve_budgets(
     """
     problems, order = _read(evaluated, budgets)
     judge = CommonEpisodes.of(evaluated, welfare, seed)
-    known = [judge(_figured(plan, evaluated, welfare, seed)) for plan in method.plans]
+    known = [judge(figured(plan, evaluated, welfare, seed)) for plan in method.plans]
     found: dict[int, Solution] = {}
     made_for: dict[int, CoupledMDP | None] = {}
     # From the smaller to the larger: whatever is found for one may be played under all that contain it.
@@ -333,7 +334,7 @@ def _fits(smaller: CoupledMDP, larger: CoupledMDP) -> bool:
     return bool((smaller.budget <= larger.budget).all())
 
 
-def _figured(plan: Solution | Plan, problem: CoupledMDP, welfare: str | Welfare | None, seed: int) -> Solution:
+def figured(plan: Solution | Plan, problem: CoupledMDP, welfare: str | Welfare | None, seed: int) -> Solution:
     """Return a known plan as a solution for its own budget, under the criterion and welfare in question.
 
     Args:
@@ -347,13 +348,15 @@ def _figured(plan: Solution | Plan, problem: CoupledMDP, welfare: str | Welfare 
     """
     made = plan_of(plan) if isinstance(plan, Solution) else plan
     own = problem.with_budget(made.problem.budget)
-    policy = made.policy if made.problem.signature == own.signature else made.fitted(own)
+    # The signature has no promises. Under others a plan acts otherwise, by the deadline rule of these.
+    same_plan = made.problem.signature == own.signature and np.array_equal(made.problem.max_waits, own.max_waits)
+    policy = made.policy if same_plan else keep_promises(own, made.fitted(own))
     about, weighed_by = made.about, read_welfare(own, welfare)
-    # Figures are reused if they are those of this criterion, welfare, members and floors.
+    # Figures are reused if they are those of this policy, criterion, welfare, members and floors.
     asked = {"welfare": weighed_by.name, "criterion": own.criterion.name, "over": own.over}
     same_members = own.over != "groups" or np.array_equal(made.problem.group_of_type, own.group_of_type)
     same = asked.items() <= about.items() and same_members and np.array_equal(made.problem.floors, own.floors)
-    if same and policy is made.policy and about.get("values") is not None:
+    if same and same_plan and about.get("values") is not None:
         by_type, values = about["by"] == "type", np.asarray(about["values"])
         figures = about["value"], about["upper_bound"], about["stderr"]
     else:

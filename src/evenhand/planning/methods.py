@@ -21,8 +21,9 @@ from evenhand.evaluation.evaluate import Evaluation, evaluate_within
 from evenhand.evaluation.long_run import LongRunLimits
 from evenhand.kernels.compilation import work_clock
 from evenhand.model import MixturePolicy, Objective, Policy, StatefulPolicy, TabularMDP, Utilitarian
+from evenhand.model.policy import described
 from evenhand.planning.mixture_search import Blend, find_mixture, report_parts
-from evenhand.planning.policy_scoring import LENGTHENED, ScoredPolicy, mix
+from evenhand.planning.policy_scoring import LENGTHENED, ScoredPolicy, mix, step_cost
 from evenhand.planning.relaxation import FLUID_TOLERANCE, relax, tightest
 from evenhand.planning.solution import Part, Solution, rounding
 from evenhand.planning.task import Stopwatch, Task, gap_share
@@ -51,6 +52,8 @@ Parts = list[tuple[float, Floats]]
 
 def by_counts(task: Task) -> Solution:
     """Dynamic programming on counts: at once for identical arms, by column generation for several types."""
+    if task.problem.spends_all.any():  # only tables list the allocations that spend the whole budget
+        return by_mixture(task, "counts", Counts(task.problem), task.by_types, Stopwatch())
     if task.problem.is_symmetric and not task.problem.has_floors:
         try:
             return _by_lattice(task)
@@ -369,7 +372,7 @@ def _play(
 ) -> Evaluation:
     """Evaluate a policy arm by arm, within the time limit apart from a fraction of a second."""
     horizon, most = task.problem.criterion.judging_steps(), max(most, 1e5)
-    size = task.problem.num_arms * horizon
+    size = horizon * step_cost(task.problem, described(policy).decision_cost, task.problem.num_arms, arm_steps)
     episodes = int(max(2, min(np.clip(arm_steps / size, 20, 2000), most / size)))
     stream = np.random.default_rng(task.rng).spawn(4)[3]
     # An average is played until it has forgotten its start.

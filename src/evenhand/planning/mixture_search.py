@@ -53,6 +53,7 @@ from evenhand.planning.relaxation import FLUID_TOLERANCE, MOST_FOLLOWED, build_p
 from evenhand.planning.solution import Samples
 from evenhand.planning.task import FAILURES, Task
 from evenhand.policies.fluid import LEAST_WEIGHT, choice_of, fair_index, occupancy_priority
+from evenhand.policies.look_ahead import look_ahead
 from evenhand.solvers.column_generation import Mixture, Priced, Round, best_shares, improve
 from evenhand.solvers.fluid import FluidSolution, model_of, solve_weighted
 from evenhand.typing import Floats, Progress, Rng
@@ -140,8 +141,11 @@ class WeightedIndices:
         if self.problem.num_arms <= MOST_FOLLOWED:
             arguments = relaxed.occupancy, per_arm, relaxed.prices, pay
             made["occupancy-priority"] = occupancy_priority(self.problem, *arguments)
+        with contextlib.suppress(TooLargeError):
+            made["lp-update"] = look_ahead(self.problem, per_arm, relaxed.prices, pay, steps=12)
         choice = choice_of(self.problem, relaxed.occupancy)
-        self.add([Candidate(f"{name}, round {self.rounds}", policy, choice) for name, policy in made.items()])
+        candidates = [Candidate(f"{name}, round {self.rounds}", policy, choice) for name, policy in made.items()]
+        self.add([one for one in candidates if self.scorer.affords(one, 20)])
         found = [self.vector(column) for column in self.columns[before:]]
         return Priced(np.column_stack(found) if found else np.zeros((rows, 0)), relaxed.upper_bound + slack)
 
@@ -249,6 +253,7 @@ def find_mixture(task: Task, relaxed: FluidSolution, begin: float | None = None)
         return bool(oracle.columns) and over and oracle.is_defined
 
     at_once = 10**6 if task.method.seconds is None else task.sweep.num_workers
+    named = [one for one in named if scorer.affords(one, 400)]
     oracle.add_until(enough, named[1:], at_once if is_large else 10**6, clock.trying)
     others = _policies_for_others(task, clock)
     oracle.add_until(lambda: clock.is_over or oracle.room < 1, others, at_once, clock.trying)
@@ -314,9 +319,12 @@ def _named_policies(task: Task, relaxed: FluidSolution) -> Iterator[Candidate]:
     """The named policies, each with a choice of actions that it follows more or less."""
     problem = task.problem
     own = choice_of(problem, relaxed.occupancy)
-    for name in ("fair-index", "occupancy-priority", "re-solving"):
+    for name in ("fair-index", "occupancy-priority", "re-solving", "lp-update", "lp-index", "id", "ftva"):
         with contextlib.suppress(NotApplicableError, TooLargeError):
             yield Candidate(name, build_policy(problem, relaxed, name), own)
+    with contextlib.suppress(TooLargeError):
+        pay = relaxed.floor_prices if problem.has_floors else None
+        yield Candidate("lp-update, 12 steps", look_ahead(problem, relaxed.weights, relaxed.prices, pay, 12), own)
     for entry in (entry for entry in REGISTRY if entry.is_heuristic):
         with contextlib.suppress(NotApplicableError, TooLargeError):
             yield Candidate(entry.name, entry.build(problem), own)

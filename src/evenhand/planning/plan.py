@@ -326,7 +326,9 @@ class Plan(Shown):
         policy = steps[step % len(steps)]
         decision = _decide(policy, placed, (starting, acting), step, chosen.name)
         if waits is not None:
-            decision = _longest_first(decision, waits[np.argsort(placed.places)])
+            effects, cells = ActionEffects(decision.problem, decision.types.tolist()), (decision.types, decision.states)
+            actions = longest_first(effects, *cells, decision.actions, waits[np.argsort(placed.places)].T)
+            decision = replace(decision, actions=actions)
         usage = decision.problem.types.usage[decision.types, decision.states, decision.actions]
         ranks = described(policy).ranks_at(decision)
         line, priority = queue_places(decision, ranks), served_places(decision, ranks)
@@ -410,28 +412,28 @@ class Plan(Shown):
         return next(part for part in parts if part.place == place)
 
 
-def _longest_first(decision: DecisionStep, waits: Ints) -> DecisionStep:
-    """Return a decision whose actions are exchanged among arms of one type and state: the longest wait, the most help.
+def longest_first(effects: ActionEffects, kinds: Indices, states: Indices, actions: Indices, waits: Ints) -> Indices:
+    """Exchange actions among arms of one type and state: the longest wait, the most help.
 
     Nothing else changes: numbers of actions, use of the budget, and values of arms that are alike.
 
     Args:
-        decision: the decision of a policy.
-        waits: (arm, wait) waiting times in the order of the problem, the most important first.
+        effects: of these types.
+        kinds: (arm,) types.
+        states: (..., arm) states.
+        actions: (..., arm) actions of a policy.
+        waits: (wait, ..., arm) waiting times, the most important first.
     """
-    actions, effects = decision.actions.copy(), ActionEffects(decision.problem, decision.types.tolist())
-    cells: dict[tuple[int, int], list[int]] = {}
-    for arm, cell in enumerate(zip(decision.types.tolist(), decision.states.tolist(), strict=True)):
-        cells.setdefault(cell, []).append(arm)
-    for (kind, state), arms in cells.items():
-        own = decision.actions[arms]
-        if (own == own[0]).all():
-            continue
-        # Arms that wait equally long stay as the policy has them.
-        help_of = [effects.help(kind, state, int(action)) for action in own]
-        order = np.lexsort((-np.array(help_of), *(-waits[arms].T[::-1])))
-        actions[np.array(arms)[order]] = own[np.argsort(-np.array(help_of), kind="stable")]
-    return replace(decision, actions=actions)
+    shape = effects.problem.types.valid.shape
+    cells = np.asarray(kinds, dtype=np.int64) * shape[1] + states
+    used, own = np.unique(cells * shape[2] + actions, return_inverse=True)
+    helped = -np.array([effects.help(*map(int, np.unravel_index(code, shape))) for code in used])[
+        own.reshape(cells.shape)
+    ]
+    # Arms that wait equally long stay as the policy has them.
+    order, given = np.lexsort((helped, *-waits[::-1], cells)), np.empty_like(actions)
+    np.put_along_axis(given, order, np.take_along_axis(actions, np.lexsort((helped, cells)), -1), -1)
+    return given
 
 
 def _nth_draw(rng: np.random.Generator, number: int) -> float:

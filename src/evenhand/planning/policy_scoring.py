@@ -38,6 +38,7 @@ from evenhand.evaluation.long_run import LongRunLimits, mean_by_type, play_long_
 from evenhand.evaluation.standard_errors import standard_errors
 from evenhand.model import ArmTables, CoupledMDP, Policy, StatefulPolicy, plays_by_counts
 from evenhand.model.composite import MixturePolicy, components_for_good
+from evenhand.model.policy import described
 from evenhand.parallel import Pool
 from evenhand.planning.task import current_effort
 from evenhand.solvers.counts.reduction import num_count_states
@@ -155,12 +156,26 @@ class PolicyScorer:
             return steps
         return min(steps, max(int(self.arm_steps / (LONG_RUNS * self.problem.num_arms)), LONG_RUN))
 
-    def episodes(self, by_counts: bool, steps: float | None = None) -> int:
-        """Return the number of episodes, by counts or per arm; of so many steps, or of the horizon."""
-        width = self.problem.types.valid.size if by_counts else self.problem.num_arms
+    def episodes(self, by_counts: bool, steps: float | None = None, cost: float = 0.0) -> int:
+        """Return the number of episodes, by counts or per arm; of so many steps, or of the horizon.
+
+        Args:
+            by_counts: whether crowds are simulated, rather than arms.
+            steps: per episode.
+            cost: of a decision that was not made before (`BasePolicy.decision_cost`).
+        """
+        arms = self.problem.types.valid.size if by_counts else self.problem.num_arms
+        # Programs at every step are worth ten times the work: their errors would be too large otherwise.
+        width = step_cost(self.problem, cost / 10, arms, self.arm_steps)
         # Long runs are few and dear, but their spread must be known.
         least = max(self.least_episodes, LONG_RUNS) if self.problem.criterion.is_average else self.least_episodes
         return int(np.clip(self.arm_steps / (width * (steps or self.horizon)), least, max(self.most_episodes, least)))
+
+    def affords(self, candidate: "Candidate", times: float) -> bool:
+        """Return whether the decisions of a policy, over the fewest episodes, cost at most so many times the steps."""
+        distinct = num_count_states(self.problem) * self.problem.criterion.num_layers
+        number = min(float(self.horizon * self.least_episodes), distinct)
+        return described(candidate.policy).decision_cost * number <= times * self.arm_steps
 
     @property
     def work(self) -> float:
@@ -194,7 +209,7 @@ class PolicyScorer:
         if self.problem.criterion.is_average:
             return self._in_the_long_run(Candidate(name, policy, choice, rng), by_counts, pools)
         play = simulate_counts if by_counts else simulate
-        episodes = self.episodes(by_counts)
+        episodes = self.episodes(by_counts, cost=described(policy).decision_cost)
         rewards, start = self._controls(choice, episodes)
         seed = self.seed if rng is None else rng
         rollout = play(self.problem, policy, episodes, self.horizon, seed, rewards=rewards)
@@ -222,7 +237,7 @@ class PolicyScorer:
         run = play_long_run(
             self.problem,
             candidate.policy,
-            lambda steps: self.episodes(by_counts, steps),
+            lambda steps: self.episodes(by_counts, steps, described(candidate.policy).decision_cost),
             seed,
             by_counts,
             # Those that remember must be played step by step.
@@ -269,6 +284,21 @@ class PolicyScorer:
         worth = action_values(types, ones, nothing, self.problem.criterion)
         best = np.where(types.valid, worth, -np.inf).max(axis=2)
         return np.asarray(np.where(types.valid.any(axis=2), best, 0.0))
+
+
+def step_cost(problem: CoupledMDP, decision: float, width: float, arm_steps: float) -> float:
+    """Return the cost of a simulated step, in steps of an arm: decisions of the same counts are made once.
+
+    Args:
+        problem: the problem.
+        decision: cost of a decision that was not made before.
+        width: cost of moving the arms by a step.
+        arm_steps: cost of all steps that are simulated.
+    """
+    distinct = num_count_states(problem) * problem.criterion.num_layers
+    if arm_steps <= distinct * (width + decision):
+        return width + decision
+    return width * arm_steps / (arm_steps - distinct * decision)
 
 
 class Candidate(NamedTuple):

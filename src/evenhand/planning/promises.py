@@ -61,15 +61,15 @@ from evenhand.typing import Floats, Ints
 # -- feasibility -------------------------------------------------------------------------------------------------------
 
 
-def check_promises(problem: CoupledMDP, longest: int = 200) -> Deadlines:
+def check_promises(problem: CoupledMDP) -> Deadlines:
     """Return what is known of the promised waits of a problem, if they are possible.
 
     Args:
         problem: a problem with promises (`CoupledMDP.with_max_wait`).
-        longest: waits up to which a possible one is searched for.
 
     Raises:
-        InfeasibleError: no policy keeps them, with the code `promise-infeasible` and the shortest possible wait.
+        InfeasibleError: no policy keeps them, with the code `promise-infeasible` and the shortest possible wait, or a
+            possible one if the shortest is not known.
     """
     deadlines, labels = Deadlines(problem), Labels(problem)
     for kind, state in deadlines.unservable.tolist():
@@ -78,23 +78,25 @@ def check_promises(problem: CoupledMDP, longest: int = 200) -> Deadlines:
             "takes more than the whole budget of a step",
             code="promise-infeasible",
         )
-    if deadlines.is_sure or not _least_use(problem) > 1:
+    if deadlines.is_sure or _is_possible(problem) is not False:
         return deadlines
-    least = int(problem.max_waits[problem.max_waits >= 0].min())
 
-    def possible(wait: int) -> bool:
-        """Return whether the budget allows waits of at least this, in the long run."""
-        longer = replace(problem, max_waits=np.where(problem.max_waits >= 0, np.maximum(problem.max_waits, wait), -1))
-        return Deadlines(longer).is_sure or not _least_use(longer) > 1
+    def possible(wait: int) -> bool | None:
+        """Return whether the budget allows waits of at least this, in the long run; None if it is not known."""
+        return _is_possible(
+            replace(problem, max_waits=np.where(problem.max_waits >= 0, np.maximum(problem.max_waits, wait), -1))
+        )
 
-    # From one that is too short to one that is possible, then by halves between them.
-    high = max(1, 2 * least)
-    while high < longest and not possible(high):
-        least, high = high, 2 * high
-    while high - least > 1 and high <= 2 * longest:
-        middle = (least + high) // 2
-        least, high = (least, middle) if possible(middle) else (middle, high)
-    shortest = f"is {counted(high, 'step')}" if possible(high) else f"is longer than {longest} steps, if there is one"
+    # From one that is too short to one that is possible, as a sure one is, then by halves between them.
+    least, high = int(problem.max_waits[problem.max_waits >= 0].min()), deadlines.sure_wait
+    middle, is_known, doubles = max(1, 2 * least), True, True
+    while high - least > 1 and is_known:
+        middle = min(middle, high - 1) if doubles else (least + high) // 2
+        found = possible(middle)
+        is_known = found is not None
+        least, high = (least, middle) if found else (middle, high)
+        middle, doubles = 2 * middle, doubles and found is False
+    shortest = f"is {'' if is_known else 'at most '}{counted(high, 'step')}"
     always = f"; from {counted(deadlines.sure_wait, 'step')} on it always holds"
     raise InfeasibleError(
         "the promised waits need more than the budget in the long run: the shortest wait that the budget allows "
@@ -116,26 +118,56 @@ def promise_notes(problem: CoupledMDP) -> list[tuple[str, str]]:
     return [("promises-unsure", f"{text}; waits of {counted(found.sure_wait, 'step')} always do")]
 
 
-def _least_use(problem: CoupledMDP, most_cells: float = 3e7) -> float:
-    """Share of the budget without which no policy keeps the promises, by the best of several prices; 0 if not known."""
-    limits, shape = problem.max_waits, problem.tables.rewards.shape
-    states = shape[1] + np.maximum(limits, 0).sum(axis=1).max()
-    if float(shape[0]) * states**2 * shape[2] > most_cells:
-        return 0.0
-    types = with_service_due(problem, extend(problem)).types
-    criterion = Average() if problem.criterion.is_stationary else problem.criterion
-    some, parts = np.flatnonzero(problem.budget > 0), {1: 1, 2: 20, 3: 6}.get(int((problem.budget > 0).sum()), 1)
-    most = 0.0
+def _is_possible(problem: CoupledMDP, most_cells: float = 1e7, at_once: float = 1e6) -> bool | None:
+    """Return whether the budget is enough for the promises in the long run, at several prices; None if not known.
+
+    Types are extended some at a time, those with the most arms first, until they need more than the budget. Types
+    without promises need nothing: they can idle.
+
+    Args:
+        problem: with promises.
+        most_cells: transitions of all types together, beyond which the rest of them is not known.
+        at_once: transitions of the types that are extended together.
+    """
+    blocks = np.unique(problem.type_of_block, return_index=True)[1]
+    counts, limits, tables = problem.type_counts, problem.type_max_waits, problem.tables
+    cells = (tables.num_states[blocks] + np.maximum(limits, 0).sum(axis=1)).astype(np.float64) ** 2
+    cells *= tables.rewards.shape[2]
+    kinds = np.flatnonzero((limits >= 0).any(axis=1))
+    kinds = kinds[np.argsort(-counts[kinds], kind="stable")]
+    some = np.flatnonzero(problem.budget > 0)
+    parts = {1: 1, 2: 20, 3: 6}.get(len(some), 1)
+    grid = product(range(parts + 1), repeat=len(some)) if len(some) <= 3 else np.eye(len(some), dtype=int).tolist()
+    shares = np.array([row for row in grid if sum(row) == parts]).reshape(-1, len(some))
+    affordable = kinds[np.cumsum(cells[kinds]) * len(shares) <= most_cells]
+    if not len(affordable):
+        return None
     # Prices under which the whole budget costs 1.
-    for grid in (
-        product(range(parts + 1), repeat=len(some)) if len(some) <= 3 else np.eye(len(some), dtype=int).tolist()
-    ):
-        if sum(grid) == parts:
-            prices = np.zeros(problem.num_resources)
-            prices[some] = np.array(grid) / parts / problem.budget[some]
-            costs = -best_values(replace(types, rewards=-(types.usage @ prices)), types.valid, criterion)
-            most = max(most, float(np.nansum(costs * problem.type_counts)) / criterion.total)
-    return most / (1 + 1e-9)
+    prices = np.zeros((len(shares), problem.num_resources))
+    prices[:, some] = shares / parts / problem.budget[some]
+    criterion = Average() if problem.criterion.is_stationary else problem.criterion
+    use, is_known = np.zeros(len(prices)), len(affordable) == len(kinds)
+    number = int(np.ceil(cells[affordable].max() * len(affordable) / at_once))
+    for chosen in np.array_split(affordable, min(number, len(affordable))):
+        rows = blocks[chosen]
+        own = replace(
+            problem,
+            arms=tables.select(rows),
+            counts=counts[chosen],
+            groups=(),
+            floors=np.zeros(len(rows)),
+            over="arms",
+            arm_names=(),
+            max_waits=problem.max_waits[rows],
+        )
+        types = with_service_due(own, extend(own)).types
+        for row, price in enumerate(prices):
+            costs = -best_values(replace(types, rewards=-(types.usage @ price)), types.valid, criterion)
+            is_known &= not np.isnan(costs).any()
+            use[row] += float(np.nansum(costs * own.type_counts)) / criterion.total
+        if use.max() > 1 + 1e-9:
+            return False
+    return True if is_known else None
 
 
 # -- exactly, on extended states ---------------------------------------------------------------------------------------

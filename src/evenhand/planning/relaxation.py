@@ -18,6 +18,9 @@ from evenhand.model.welfare import MOST_APART, Welfare, check_welfare, is_named
 from evenhand.planning.task import FAILURES
 from evenhand.policies.deadlines import extend, with_service_due
 from evenhand.policies.fluid import Resolving, fair_index, occupancy_priority
+from evenhand.policies.ideal_actions import IdPolicy, SetExpansion, TwoSet, VirtualAdvice
+from evenhand.policies.index import lp_index
+from evenhand.policies.look_ahead import look_ahead
 from evenhand.solvers.fluid import FluidSolution, solve_fluid, solve_opening
 from evenhand.solvers.service import best_values
 from evenhand.typing import Floats
@@ -177,7 +180,7 @@ def fluid_policy(problem: Problem, welfare: str | Welfare | None, name: str) -> 
     Args:
         problem: the problem.
         welfare: what the relaxation maximises.
-        name: occupancy-priority, fair-index or re-solving.
+        name: name of the registry.
 
     Raises:
         NotApplicableError: it is not for this many arms, types or resources.
@@ -192,17 +195,24 @@ def build_policy(problem: CoupledMDP, relaxed: FluidSolution, name: str) -> Poli
     Args:
         problem: the problem.
         relaxed: a solution of its relaxation.
-        name: occupancy-priority, fair-index or re-solving.
+        name: name of the registry.
     """
     weights, prices = relaxed.weights, relaxed.prices
     # None, and not zeros: policies without floors are saved without them.
     pay = relaxed.floor_prices if problem.has_floors else None
     if name == "fair-index":
         return fair_index(problem, weights, prices, pay)
-    # The first looks at every arm, the second at a table for every type; fair-index also plays by counts.
-    many = problem.num_arms if name == "occupancy-priority" else problem.num_types
+    if name == "lp-index":
+        return lp_index(problem, weights, prices, pay)
+    if name == "lp-update":
+        return look_ahead(problem, weights, prices, pay)
+    # Re-solving looks at a table for every type, the others at every arm; fair-index also plays by counts.
+    many = problem.num_types if name == "re-solving" else problem.num_arms
     if many > MOST_FOLLOWED:
         raise NotApplicableError(f"{name} is not for this many arms, types or resources")
     if name == "occupancy-priority":
         return occupancy_priority(problem, relaxed.occupancy, weights, prices, pay)
+    for kind in (IdPolicy, SetExpansion, TwoSet, VirtualAdvice):
+        if kind.kind == name:
+            return kind.from_occupancy(problem, relaxed.occupancy, weights, prices, pay)
     return Resolving(problem, weights, prices, floor_prices=pay)

@@ -255,6 +255,11 @@ def choose_method(problem: CoupledMDP) -> tuple[str, str]:
         sizes += f"; each for {steps} steps"
     # A finite horizon is one sweep per step, an infinite one takes about SWEEPS of them.
     work = max(1.0, steps / SWEEPS)
+    if problem.spends_all.any():
+        what = "all of a budget must be spent"
+        if min(counts, joint) * work > effort.optimum_states:
+            return "fluid", f"{what}, and {sizes}: too many for the tables of an exact method"
+        return ("counts" if counts <= joint else "joint"), f"{what}, and {sizes}"
     # Identical arms: one lattice for all of them, which reaches far more states than tables do.
     if problem.is_symmetric and not problem.has_floors:
         alike = f"all {problem.num_arms} arms are identical"

@@ -522,7 +522,7 @@ def _state_number(state: Any, known: Mapping[str, int]) -> int:
     """Number of a state, from its label or number; -1 if it is unknown."""
     if isinstance(state, int):
         return state
-    return known.get(state, int(state) if isinstance(state, str) and state.isdecimal() else -1)
+    return known.get(state, int(state) if isinstance(state, str) and state.isascii() and state.isdecimal() else -1)
 
 
 def _names(model: StoredArms) -> Any:

@@ -13,7 +13,9 @@ from evenhand.policies.baselines import myopic, never_act, random_feasible, wors
 from evenhand.policies.deadlines import DeadlinePolicy
 from evenhand.policies.fluid import OccupancyPriority, Resolving, fair_index, occupancy_priority
 from evenhand.policies.functions import FunctionPolicy, from_function
-from evenhand.policies.index import whittle
+from evenhand.policies.ideal_actions import IdPolicy, SetExpansion, TwoSet, VirtualAdvice
+from evenhand.policies.index import lp_index, whittle
+from evenhand.policies.look_ahead import LookAhead, look_ahead
 from evenhand.policies.network import CountNetworkPolicy, JointNetworkPolicy, Network
 from evenhand.policies.priority import ExchangeablePriority, PriorityPolicy
 from evenhand.policies.round_robin import RoundRobin
@@ -43,13 +45,18 @@ SAVABLE = (
     CountTable,
     DeadlinePolicy,
     ExchangeablePriority,
+    IdPolicy,
     JointNetworkPolicy,
     JointTable,
+    LookAhead,
     OccupancyPriority,
     PriorityPolicy,
     Resolving,
     RoundRobin,
+    SetExpansion,
+    TwoSet,
     TypedChoices,
+    VirtualAdvice,
 )
 """Classes of policies that plan files may hold, each known by its `kind`."""
 
@@ -58,14 +65,21 @@ __all__ = [
     "CountNetworkPolicy",
     "ExchangeablePriority",
     "FunctionPolicy",
+    "IdPolicy",
     "JointNetworkPolicy",
+    "LookAhead",
     "Network",
     "OccupancyPriority",
     "PriorityPolicy",
     "Resolving",
     "RoundRobin",
+    "SetExpansion",
+    "TwoSet",
+    "VirtualAdvice",
     "fair_index",
     "from_function",
+    "look_ahead",
+    "lp_index",
     "myopic",
     "never_act",
     "occupancy_priority",

@@ -26,7 +26,7 @@ from typing import Literal
 import numpy as np
 
 from evenhand.checks import check_memory
-from evenhand.errors import InvalidInputError
+from evenhand.errors import InvalidInputError, NotApplicableError
 from evenhand.model import CoupledMDP, TimeVaryingPolicy
 from evenhand.model.simulator import Problem, needs_tables
 from evenhand.policies.priority import NOISE, ExchangeablePriority, PriorityPolicy, value_noise
@@ -52,7 +52,8 @@ def random_feasible(problem: Problem) -> ExchangeablePriority:
         >>> policy.act([0, 1, 2], 0)
         array([0, 1, 0], dtype=int32)
     """
-    return ExchangeablePriority(problem, np.zeros(problem.types.valid.shape), stop=True)
+    # If all must be spent, stopping does not compete.
+    return ExchangeablePriority(problem, np.zeros(problem.types.valid.shape), stop=not problem.spends_all.any())
 
 
 def worst_first(problem: Problem, ties: Ties = "random") -> PriorityPolicy | TimeVaryingPolicy:
@@ -182,6 +183,8 @@ def never_act(problem: Problem) -> ExchangeablePriority:
         >>> policy.act([0, 1, 2], 0)
         array([0, 0, 0], dtype=int32)
     """
+    if problem.spends_all.any():
+        raise NotApplicableError("never-act spends nothing, and the problem requires that all of a budget is spent")
     return ExchangeablePriority(problem, np.zeros(problem.types.valid.shape), threshold=np.inf)
 
 

@@ -28,7 +28,7 @@ from typing import Any, cast
 import numpy as np
 
 from evenhand.checks import as_generator
-from evenhand.errors import PolicyError
+from evenhand.errors import NotApplicableError, PolicyError
 from evenhand.model.arm import ArmTables
 from evenhand.model.arm_matching import all_made_for
 from evenhand.model.composite import CompositePolicy, redraw_period
@@ -266,7 +266,8 @@ class Deadlines:
         """Serve arms in turn while the budget lasts: forced ones by some service, others as planned."""
         types, kinds, rows = self.problem.types, self.problem.type_of_arm, np.arange(len(states))
         side_by_side, unit, least = self._least
-        actions, serves = types.idle[kinds, states].copy(), types.served & types.valid
+        serves = types.served & types.valid
+        actions = np.where(types.served[kinds, states, planned], types.idle[kinds, states], planned)
         left = np.tile(self.problem.budget_limit, (len(states), 1))
         order, numbers, owed = np.argsort(turn, axis=1), np.isfinite(turn).sum(axis=1), forced.sum(axis=1)
         for position in range(int(numbers.max())):
@@ -364,7 +365,10 @@ class DeadlinePolicy(CompositePolicy):
         return cls(problem, parts[0], int(arrays["mode"]))
 
     def resized(self, problem: CoupledMDP, types: Sequence[int] | None = None) -> "Policy | StatefulPolicy":
-        """Return the policy for other numbers of arms, another budget, or other promises."""
+        """Return the policy for other numbers of arms, another budget, or, if its part knows none, other promises."""
+        rows = np.arange(problem.num_types) if types is None else np.asarray(types)
+        if self.mode and not np.array_equal(self.problem.type_max_waits[rows], problem.type_max_waits):
+            raise NotApplicableError("the plan is for the waiting times of other promises")
         own = self.problem_of_parts(problem, self.to_arrays())
         # Without promises, types may be fewer.
         part = described(self.parts[0]).resized(own, None if self.mode == 0 else types)

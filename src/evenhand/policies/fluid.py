@@ -80,23 +80,23 @@ def fair_index(
         >>> policy.act([0, 1, 2], 0)
         array([0, 0, 1], dtype=int32)
     """
-    service = _service(problem, *_read(weights, prices, floor_prices))
+    service = service_scores(problem, *read_relaxation(weights, prices, floor_prices))
     parts = [ExchangeablePriority(problem, scores, threshold=0.0) for scores, _ in service]
     return parts[0] if problem.criterion.is_stationary else TimeVaryingPolicy(parts)
 
 
-def _read(
+def read_relaxation(
     weights: ArrayLike, prices: ArrayLike, floor_prices: ArrayLike | None
 ) -> tuple[Floats, Floats, Floats | None]:
-    """The relaxation's numbers as arrays: they may come as lists."""
+    """Return weights, prices and prices of floors as arrays: they may come as lists."""
     pay = None if floor_prices is None else as_numbers(floor_prices, "floor_prices")
     return as_numbers(weights, "weights"), as_numbers(prices, "prices"), pay
 
 
-def _service(
+def service_scores(
     problem: CoupledMDP, weights: Floats, prices: Floats, floor_prices: Floats | None
 ) -> list[tuple[Floats, Bools]]:
-    """(type, state, action) scores of each step, and where the action is the best at the prices and gains something.
+    """Return (type, state, action) scores of each step, and where the action is best at the prices and gains something.
 
     Scores are whole numbers in the order of service, 0 if nothing is gained. The actions that are best at the prices
     come before all others; within each kind worth per price decides. Only the order matters, so worth of any size, down
@@ -112,21 +112,24 @@ def _service(
     weights = np.maximum(weights, LEAST_WEIGHT * weights.max())
     worth = action_values(types, weights, prices, problem.criterion, floor_prices)
     if stationary:
-        return [_order(*fair_worth(problem, weights, prices, floor_prices, worth))]
+        return [_order(*fair_worth(problem, weights, prices, floor_prices, worth), bool(problem.spend))]
     # A finite horizon: step t looks at the best values of step t + 1, and at nothing after the last.
     best = np.where(types.valid[:, None], worth, -np.inf).max(axis=-1)
     ahead = np.concatenate([best[:, 1:], np.zeros_like(best[:, :1])], axis=1)
     every = np.broadcast_to(prices, (steps, problem.num_resources))
     return [
-        _order(*fair_worth(problem, weights, every[step], floor_prices, worth[:, step], ahead[:, step]))
+        _order(
+            *fair_worth(problem, weights, every[step], floor_prices, worth[:, step], ahead[:, step]),
+            bool(problem.spend),
+        )
         for step in range(steps)
     ]
 
 
-def _order(log_worth: Floats, preferred: Bools) -> tuple[Floats, Bools]:
+def _order(worth: Floats, preferred: Bools, spends_all: bool) -> tuple[Floats, Bools]:
     """The scores of one step, and what is preferred."""
     # Logarithms differ by shares of the worth, so that one rounding does for worth of any size.
-    ranks = rank_scores(log_worth, -np.inf, rounding=ROUNDING)
+    ranks = rank_scores(worth, -np.inf, rounding=None if spends_all else ROUNDING)
     levels = int(ranks.max()) + 1
     # From ranks, 0 first, to scores, the highest first; what is best at the prices is lifted above all others.
     return np.where(ranks >= 0, levels - ranks + preferred * levels, 0).astype(np.float64), preferred
@@ -151,8 +154,9 @@ def fair_worth(
         ahead: (type, state) values of the next step; the best of `worth` by default.
 
     Returns:
-        (type, state, action) the logarithm of worth per price, -inf where nothing is gained, and (type, state, action)
-        where the action is the best at the prices and gains something: these come first.
+        (type, state, action) the logarithm of worth per price, -inf where nothing is gained; if a budget must be spent,
+        the worth per unit of the budgets, which may be negative. And (type, state, action) where the action is the best
+        at the prices and gains something: these come first.
     """
     types = problem.types
     if worth is None:
@@ -164,9 +168,13 @@ def fair_worth(
     cost = types.usage @ prices
     # (type,) size of the terms that an action's worth is summed from; where they cancel, what is left is rounding.
     size = np.maximum(np.abs(np.where(np.isfinite(best), best, 0.0)).max(axis=1), (gain + cost).max(axis=(1, 2)))
-    preferred = (worth >= best[:, :, None] - value_noise(problem.criterion) * size[:, None, None]) & (gain > 0)
-    # What is free comes first, by its share of the budget: FREE is beyond any logarithm of worth per price.
+    preferred = worth >= best[:, :, None] - value_noise(problem.criterion) * size[:, None, None]
+    preferred &= (gain > 0) | problem.spends_all.any()
     share = (types.usage / np.where(problem.budget > 0, problem.budget, 1.0)).sum(axis=-1)
+    if problem.spends_all.any():
+        per_share = gain / np.where(share > 0, share, 1.0)
+        return np.where(serveable_cells(problem), per_share, -np.inf), preferred & (share > 0)
+    # What is free comes first, by its share of the budget: FREE is beyond any logarithm of worth per price.
     gains = gain > 0
     log_gain = np.log(gain, where=gains, out=np.zeros_like(gain))
     with np.errstate(divide="ignore"):
@@ -175,7 +183,9 @@ def fair_worth(
 
 
 def _gains(problem: CoupledMDP, weights: Floats, values: Floats, floor_prices: Floats | None) -> Floats:
-    """(type, state, action) what acting is worth over idling, before it is paid for; 0 if that is nothing.
+    """(type, state, action) what acting is worth over idling, before it is paid for; 0 if that is nothing, or negative.
+
+    If a budget must be spent, negative ones stay.
 
     Written as a difference of rewards and of moves, not of action values: prices, which may be far larger than the
     gain of an arm of little weight, do not enter.
@@ -192,7 +202,8 @@ def _gains(problem: CoupledMDP, weights: Floats, values: Floats, floor_prices: F
     gain = np.where(types.valid, gain, 0.0)
     # A gain that is smaller than the rounding of what it was computed from is none.
     least = NOISE * np.maximum(gain.max(axis=(1, 2)), np.abs(values).max(axis=1))
-    return np.where(gain > least[:, None, None], gain, 0.0)
+    size = np.abs(gain) if problem.spends_all.any() else gain
+    return np.where(size > least[:, None, None], gain, 0.0)
 
 
 # -- occupancy-priority: draw, repair, fill --------------------------------------------------------------------------
@@ -223,9 +234,9 @@ def occupancy_priority(
         array([0, 0, 1], dtype=int32)
     """
     occupancy = as_numbers(occupancy, "occupancy")
-    weights, prices, floor_prices = _read(weights, prices, floor_prices)
+    weights, prices, floor_prices = read_relaxation(weights, prices, floor_prices)
     visits = [occupancy] if problem.criterion.is_stationary else list(np.moveaxis(occupancy, 1, 0))
-    service = _service(problem, weights, prices, floor_prices)
+    service = service_scores(problem, weights, prices, floor_prices)
     # Where the relaxation never goes it says nothing: the preferred action stands in.
     parts = [
         OccupancyPriority(problem, choice_of(problem, own, preferred), scores)
@@ -404,8 +415,10 @@ class Resolving(RememberingPolicy):
             floor_prices: (type,) value of being served in itself; none by default.
         """
         check_positive_int(every, "every")
-        weights, prices, floor_prices = _read(weights, prices, floor_prices)
+        weights, prices, floor_prices = read_relaxation(weights, prices, floor_prices)
         check_shape(weights, {"type": problem.num_types}, "weights")
+        if problem.spends_all.any():
+            raise NotApplicableError("re-solving is for budgets that need not be spent; use lp-update")
         if problem.num_resources > 2:
             raise NotApplicableError(
                 f"re-solving is for one or two resources; this problem has {problem.num_resources}"

@@ -21,9 +21,11 @@ from evenhand.model import CoupledMDP, Criterion, TimeVaryingPolicy, own_names
 from evenhand.model.parquet import BATCH_ROWS, RowRange, StoredArms
 from evenhand.model.simulator import Problem, needs_tables
 from evenhand.parallel import Pool, Report
-from evenhand.policies.priority import ExchangeablePriority, serveable_cells, settle
+from evenhand.policies.fluid import read_relaxation
+from evenhand.policies.priority import NOISE, ExchangeablePriority, serveable_cells, settle
+from evenhand.solvers.single_arm import action_values
 from evenhand.solvers.whittle import WhittleResult, whittle_indices
-from evenhand.typing import Bools, Floats, Indices
+from evenhand.typing import ArrayLike, Bools, Floats, Indices
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -294,6 +296,44 @@ def whittle(
     # (step, type, state) prices per unit of the resource.
     steps = np.moveaxis(indices, 1, 0) / use[:, None]
     return TimeVaryingPolicy([_by_index(problem, now, found.active, threshold) for now in steps])
+
+
+def lp_index(
+    problem: CoupledMDP, weights: ArrayLike, prices: ArrayLike, floor_prices: ArrayLike | None = None
+) -> ExchangeablePriority | TimeVaryingPolicy:
+    """Serve by the reduced costs of the relaxation's linear program, the LP index; by step with a finite horizon.
+
+    The index of an action is Q(s, a) - Q(s, idle), net of its price: 0 where the program both serves and idles. The
+    loss per arm vanishes as arms become many if the fixed point of this order attracts from everywhere (Verloop,
+    "Asymptotically optimal priority policies for indexable and nonindexable restless bandits", 2016), and is
+    exponentially small if moreover the point is not degenerate (Gast, Gaujal and Yan, 2023). If the budget need not be
+    spent, actions that gain nothing even for free are not chosen.
+
+    Args:
+        problem: the problem.
+        weights: (type,) what a unit of an arm's value is worth, from the relaxation.
+        prices: (resource,) what a unit of a resource is worth, from the relaxation; or (step, resource).
+        floor_prices: (type,) value of being served in itself; none by default.
+
+    Example:
+        >>> import evenhand as eh
+        >>> problem = eh.problems.machine_replacement(num_arms=3)
+        >>> policy = eh.policies.lp_index(problem, np.ones(1) / 3, np.array([1.0]))
+        >>> policy.act([0, 1, 2], 0)
+        array([0, 0, 1], dtype=int32)
+    """
+    types = problem.types
+    weights, prices, floor_prices = read_relaxation(weights, prices, floor_prices)
+    worth = action_values(types, weights, prices, problem.criterion, floor_prices)
+    by_step = [worth] if problem.criterion.is_stationary else list(np.moveaxis(worth, 1, 0))
+    costs = np.broadcast_to(types.usage @ np.atleast_2d(prices).T, (*types.valid.shape, len(by_step)))
+    parts = []
+    for step, values in enumerate(by_step):
+        values = np.where(types.valid, values, 0.0)
+        index = settle(values - np.take_along_axis(values, types.idle[..., None], axis=2), axis=(0, 1, 2))
+        gains = (index + costs[..., step] > NOISE * np.abs(values).max()) | problem.spends_all.any()
+        parts.append(ExchangeablePriority(problem, np.where(gains, index, -np.inf)))
+    return parts[0] if problem.criterion.is_stationary else TimeVaryingPolicy(parts)
 
 
 def _by_index(problem: CoupledMDP, indices: Floats, active: Indices, threshold: float) -> ExchangeablePriority:

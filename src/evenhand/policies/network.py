@@ -266,6 +266,8 @@ class CountNetworkPolicy(BasePolicy):
         """
         if rule not in ALLOCATION_RULES:
             raise InvalidInputError(f"rule: expected one of {', '.join(ALLOCATION_RULES)}, got {rule!r}")
+        if problem.spends_all.any():
+            raise NotApplicableError("networks decide how much to spend; they are for budgets that need not be spent")
         self.usage = np.ascontiguousarray(usage_of(problem))
         num_states, num_actions, num_resources = self.usage.shape
         expected = num_states + num_resources, num_outputs(rule, self.usage)
@@ -376,6 +378,8 @@ class JointNetworkPolicy(BasePolicy):
     transfers = True
 
     def __init__(self, problem: CoupledMDP, network: Network) -> None:
+        if problem.spends_all.any():
+            raise NotApplicableError("networks decide how much to spend; they are for budgets that need not be spent")
         self.draws = num_draws(problem)
         arms = problem.num_arms
         # As the paper has it, or with one more logit for no arm.

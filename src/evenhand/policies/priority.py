@@ -68,8 +68,10 @@ class PriorityPolicy(BasePolicy):
         self.problem = problem
         self.scores = scores
         self.threshold = threshold
-        # Idle cells have no rank: idling is what is left.
-        self.ranks = rank_scores(np.where(serveable_cells(problem), scores, -np.inf), threshold)
+        # Idle cells have no rank: idling is what is left. What must be spent is spent whatever its score.
+        must = (types.usage[..., problem.spends_all] > 0).any(axis=-1)
+        ranked = must | (scores > threshold)
+        self.ranks = rank_scores(np.where(serveable_cells(problem) & ranked, scores, -np.inf), -np.inf)
 
     @on_batches
     def act(self, states: Indices, rng: np.random.Generator) -> Indices:

@@ -113,7 +113,13 @@ class RoundRobinActor(Actor):
 
 
 def _largest_action(problem: Problem) -> Indices:
-    """(type, state) the action with the largest share of the budget that fits on its own."""
+    """(type, state) the action with the largest share of the budget that fits on its own.
+
+    If a budget must be spent, an action that uses one unit of it and nothing else; see `CoupledMDP.check_spend`.
+    """
     types, budget = problem.types, problem.budget
     share: Floats = (types.usage / np.where(budget > 0, budget, 1.0)).max(axis=-1)
+    if problem.spends_all.any():
+        must = (types.usage[..., problem.spends_all] > 0).any(axis=-1) & ((types.usage > 0).sum(axis=-1) == 1)
+        share = np.where(must, 1 / np.where(share > 0, share, 1.0), 0.0)
     return np.asarray(np.where(problem.types.valid, share, -1.0).argmax(axis=-1), dtype=np.int32)

@@ -18,6 +18,15 @@ from evenhand.errors import ModelError, TooLargeError, UnknownNameError, nearest
 from evenhand.model.coupled import CoupledMDP
 from evenhand.problems.crew_and_parts import crew_maintenance
 from evenhand.problems.health_outreach import health_outreach
+from evenhand.problems.literature import (
+    bayesian_bandit,
+    eight_states,
+    equitable,
+    non_indexable,
+    non_sa,
+    three_machines,
+    three_states,
+)
 from evenhand.problems.machine_replacement import heterogeneous_machine_replacement, machine_replacement
 from evenhand.problems.random_arms import random_coupled
 
@@ -94,6 +103,13 @@ CATALOG: tuple[Entry, ...] = (
     Entry("random", random_coupled),
     Entry("health-outreach", health_outreach),
     Entry("crew-maintenance", crew_maintenance),
+    Entry("three-states", three_states),
+    Entry("eight-states", eight_states),
+    Entry("non-sa", non_sa),
+    Entry("non-indexable", non_indexable),
+    Entry("equitable", equitable),
+    Entry("three-machines", three_machines),
+    Entry("bayesian-bandit", bayesian_bandit),
 )
 """Every built-in problem, in the order in which they are listed."""
 

@@ -30,13 +30,13 @@ from evenhand.evaluation.inequality import gini_coefficient
 from evenhand.model import quoted
 from evenhand.programme import expectations, schema
 from evenhand.programme.audit_window import LEVEL, Books, Earned, Span, WindowPart, count_waits, given, read_span
-from evenhand.programme.belief import decided_between
+from evenhand.programme.belief import decided_between, know
 from evenhand.programme.decisions import PlanRow
 from evenhand.programme.expectations import Account
-from evenhand.programme.ledger import Result, append
+from evenhand.programme.ledger import Result, append, last_event
 from evenhand.programme.library import ROUTINE, Cache, Library
 from evenhand.programme.named_model import Words
-from evenhand.programme.settings import add_setting, setting
+from evenhand.programme.settings import add_setting, setting, values_between
 from evenhand.programme.verdict import (
     BudgetDeviation,
     NeedRow,
@@ -146,7 +146,7 @@ class Audit(Result):
     need: tuple[str, ...]
     """States of need, in every type or as "type: state"."""
     need_by: str
-    """Origin of the states of need: `set`, `promise` or `relaxation`."""
+    """Origin of the states of need: `set`, `promise` (of steps without one, the relaxation), or `relaxation`."""
     in_need: int
     """Number of arms that were in need at some step."""
     unserved: tuple[UnservedRow, ...]
@@ -274,9 +274,9 @@ def audit_of(books: Books) -> Audit:
     whole = Audit(
         first=span.first,
         last=span.last,
-        event=span.event,
+        event=books.event,
         level=books.level,
-        need=tuple(books.need[0]),
+        need=tuple(dict.fromkeys(name for names in books.need[0].values() for name in names)),
         need_by=books.need[1],
         in_need=in_need,
         unserved=unserved,
@@ -412,6 +412,15 @@ def _need(tx: Connection, words: Words, event: int | None = None) -> tuple[Seque
     return (), "relaxation"
 
 
+def _first_waits(tx: Connection, span: Span, words: Words) -> Ints:
+    """(wait, arm) waiting times at the first step of a window by which plans decide; 0 for arms that join later."""
+    found, there = np.zeros((2, len(span.arms)), dtype=np.int64), np.flatnonzero(span.present[:, 0])
+    arms = [span.arm_at(place, span.first) for place in there.tolist()]
+    known = know(tx, words, arms, span.first, span.event)
+    found[:, there] = [[row.waiting for row in known], [row.unserved for row in known]]
+    return found
+
+
 class Audits:
     """Audits of a span of steps, and waiting times."""
 
@@ -438,7 +447,7 @@ class Audits:
         books = self.books(first, last, event=event, level=level)
         if self._last is None or self._last[0] != books:
             self._last = books, audit_of(books)
-        return replace(self._last[1], event=books.span.event)
+        return replace(self._last[1], event=books.event)
 
     def books(
         self, first: int | None = None, last: int | None = None, *, event: int | None = None, level: float = LEVEL
@@ -455,7 +464,10 @@ class Audits:
         with self._library.store.reading() as tx:
             passive = ("planned", "solved", "answered")
             about = (first, last, event, wanted)
-            return self._library.remember(tx, "books", lambda: self._books(tx, *about), about, passive)
+            found = self._library.remember(tx, "books", lambda: self._books(tx, *about), about, passive)
+            if event is None:
+                found.event = last_event(tx)
+            return found
 
     def _books(self, tx: Connection, first: int | None, last: int | None, event: int | None, wanted: float) -> Books:
         if event is None:  # what was read before goes on to hold while only reports are added
@@ -467,14 +479,28 @@ class Audits:
                 del parts[key]
         else:
             span, parts = read_span(tx, first, last, event), {}
-        welfare = self._library.welfare(tx, span.last)
-        models = {digest: self._library.model(tx, digest, span.first) for digest in set(span.digests) if digest}
+        welfare = self._library.welfare(tx, span.last, span.event)
+        begun = {digest: begin for begin, _, digest in reversed(span.runs())}
+        models = {
+            digest: self._library.model(tx, digest, begun.get(digest, span.first), span.event)
+            for digest in set(span.digests)
+            if digest
+        }
         for _, words in models.values():  # here, so that unknown names are reported as damage
             words.blocks_of(span.arms)
-        plans = {digest: self._library.policy(tx, digest) for digest, _ in set(span.policies) if digest}
-        need = _need(tx, models[span.runs()[-1][2]][1], span.event)
+        plans = {digest: self._library.policy(tx, digest) for digest, *_ in set(span.policies) if digest}
+        changed = [step for step, _ in values_between(tx, "max_wait", span.first + 1, span.last, span.event)]
+        digests = zip(range(span.first, span.last + 1), span.digests[span.columns], strict=True)
+        by_step = {
+            step: _need(tx, self._library.model(tx, digest, step, span.event)[1], span.event)
+            for step, digest in digests
+            if step in (span.first, *changed, *begun.values())
+        }
+        origin = next((origin for names, origin in by_step.values() if names), "relaxation")
+        need = {step: names for step, (names, _) in by_step.items()}, origin
         vocabulary = Vocabulary.read(setting(tx, "words", 0, span.event))
-        return Books(span, models, plans, welfare, need, vocabulary, wanted, parts)
+        waits = _first_waits(tx, span, models[span.runs()[0][2]][1])
+        return Books(span, models, plans, welfare, need, vocabulary, waits, wanted, parts)
 
     def need(self) -> tuple[str, ...]:
         """Return the states of need that were set; none if none were."""

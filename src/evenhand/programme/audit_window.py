@@ -47,10 +47,10 @@ class Span:
     """Arms that take part in the window."""
     digests: tuple[str, ...]
     """(step,) digest of the plan's model; empty without an accepted plan."""
-    policies: tuple[tuple[str, tuple[float, ...]], ...]
-    """(step of the window,) digest of the plan's policy, and (resource,) its budget."""
-    plans: tuple[tuple[str, str, tuple[float, ...], int], ...]
-    """(step,) digests of the plan's model and policy, its budget, and the event of its acceptance."""
+    policies: tuple[tuple[str, tuple[float, ...], int | None], ...]
+    """(step of the window,) digest of the plan's policy, (resource,) its budget, and its part of a mixture, from 1."""
+    plans: tuple[tuple[str, str, tuple[float, ...], int, int | None], ...]
+    """(step,) digests of the plan's model and policy, its budget, the event of its acceptance, and its part."""
     texts: Mapping[str, np.ndarray[Any, Any]]
     """`state`, `planned`, `accepted`, `done`: (arm, step) names, None if missing."""
     reward: Floats
@@ -262,10 +262,13 @@ def _read(
     plans, table_ = schema.plans, schema.decisions
     closed = [plans.c.accepted_event > after, *schema.valid(plans, event, "accepted_event")]
     closed += [plans.c.step >= since, plans.c.step <= last]
-    of_step = [("", "", (), event + 1)] * width if known is None else [*known.plans, *[("", "", (), event + 1)] * added]
-    of_plan = (plans.c.step, plans.c.model, plans.c.policy, plans.c.budget_json, plans.c.accepted_event)
-    for step, model, policy, budget, accepted in tx.execute(select(*of_plan).where(*closed)):
-        of_step[step - since] = model, policy, tuple(json.loads(budget)), accepted
+    of_step = [*(() if known is None else known.plans), *[("", "", (), event + 1, None)] * added]
+    of_plan = ("step", "model", "policy", "budget_json", "accepted_event", "summary_json")
+    for step, model, policy, budget, accepted, summary in tx.execute(
+        select(*(plans.c[n] for n in of_plan)).where(*closed)
+    ):
+        part = json.loads(summary)["part"]
+        of_step[step - since] = model, policy, tuple(json.loads(budget)), accepted, part and part["number"]
     joined = select(table_.c.arm, plans.c.step, table_.c.planned, table_.c.accepted)
     joined = joined.join(plans, plans.c.id == table_.c.plan).where(*closed)
     at, values = rows(joined, object, object)
@@ -308,10 +311,11 @@ def _read(
         order = np.argsort(at, kind="stable")
         final = order[np.concatenate([at[order][1:] != at[order][:-1], [True]])]
         cells["done"][at[final]], reward.reshape(-1)[at[final]] = values[0][final], values[1][final]
-    digests, policies = tuple(one[0] for one in of_step), tuple((one[1], one[2]) for one in of_step[first - since :])
+    digests = tuple(one[0] for one in of_step)
+    policies = tuple((policy, budget, part) for _, policy, budget, _, part in of_step[first - since :])
     return Span(first, last, event, since, tuple(arms), digests, policies, tuple(of_step), texts, reward, late,
                 corrected, tuple(overrides), tuple(changes_between(tx, first, last, event)),
-                _moves(tx, first, last, event), values_between(tx, "budget", first + 1, last, event), new_from,
+                _moves(tx, first, last, event), dict(values_between(tx, "budget", first + 1, last, event)), new_from,
                 object() if known is None or new_from <= last else known.content)  # fmt: skip
 
 
@@ -406,8 +410,9 @@ class Books:
         models: Models,
         plans: Mapping[str, Plan],
         welfare: str | None,
-        need: tuple[Sequence[str], str],
+        need: tuple[Mapping[int, Sequence[str]], str],
         words: Vocabulary,
+        waits: Ints,
         level: float = LEVEL,
         parts: dict[tuple[int, int], "WindowPart"] | None = None,
     ) -> None:
@@ -418,13 +423,14 @@ class Books:
             models: models by digest.
             plans: policies of the window by digest.
             welfare: welfare of the programme.
-            need: states of need, and their origin.
+            need: states of need from some steps on, none for those of the relaxation, and their origin.
             words: words of the programme.
+            waits: (wait, arm) waiting times at the first step by which plans decide: of promises, and since service.
             level: probability of intervals.
             parts: parts of the window that are known, by first and last step; others are added.
         """
         self.span, self.models, self.plans, self.welfare, self.level = span, models, plans, welfare, level
-        self.need, self.words = need, words
+        self.need, self.words, self.waits, self.event = need, words, waits, span.event
         self.parts = {} if parts is None else parts
         self.state_names = sorted({name for _, names in models.values() for own in names.states for name in own})
         self.continuation = lru_cache(maxsize=None)(self._continuation)
@@ -478,13 +484,14 @@ class Books:
         for number, own in enumerate(words.states):
             places[number, : len(own)] = [names[name] for name in own]
         served = continuation.model.tables.served
-        needs = continuation.needs if self.need[1] == "relaxation" else words.mask(self.need[0])
+        needs = np.array([words.mask(names) if names else continuation.needs for names in self.need[0].values()])
+        times = np.searchsorted(list(self.need[0]), np.arange(first, last + 1), side="right") - 1
         return found | {
             "mode": mode,
             "state": places[block, mode],
             "served": served[block, mode, arms.done],
             "planned": served[block, mode, arms.planned],
-            "need": needs[block, mode],
+            "need": needs[times, block, mode],
         }
 
     def earned(self, sums: Account, arms: Bools | Ints) -> Earned:

@@ -248,7 +248,8 @@ def plan_in_use(plan: Plan, found: Certificate, problem: CoupledMDP) -> Plan:
         "by": "arm",
         "values": np.repeat([row.value for row in found.values], problem.counts).tolist(),
     }
-    policy = plan.policy if plan.problem.signature == problem.signature else plan.fitted(problem)
+    same = plan.problem.signature == problem.signature and np.array_equal(plan.problem.max_waits, problem.max_waits)
+    policy = plan.policy if same else plan.fitted(problem)
     return Plan(policy, problem, about)
 
 

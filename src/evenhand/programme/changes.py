@@ -5,8 +5,9 @@ another one, arms that are transferred to another group or type. It is written a
 (`roster`); plans of that step and later ones go by them, earlier ones stay as they are. A block of the model that the
 new group lacks is added with the tables of the old one (`named_model.with_kinds`).
 
-The effect is the welfare of the best plan found after the change beside that of the plan in use, resized, which
-competes; and the mean value of the arms of each group, before and after.
+The effect is the welfare of the best plan found after the change beside that of the plan in use, which competes; and
+the mean value of the arms of each group, before and after. Of a change of the budget alone it is that of a what-if
+(`counterfactuals`); otherwise both plans are evaluated on the same episodes.
 
 Undo is an event of its own. It deletes nothing: rows of the undone event have the number of the undo, and count no
 longer from there on; what was planned before can still be recomputed.
@@ -15,8 +16,7 @@ longer from there on; what was planned before can still be recomputed.
 import json
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
-from math import hypot
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 import numpy as np
@@ -25,14 +25,23 @@ from sqlalchemy import Connection, Table, or_, select
 from evenhand.errors import ConflictError, Fault, InvalidInputError, ModelError, NotApplicableError
 from evenhand.model import SHOWN_FAULTS, CoupledMDP, quoted, read_welfare
 from evenhand.planning import SolveMethod
+from evenhand.planning.budget_sweep import CommonEpisodes, figured, step_between
 from evenhand.planning.promises import check_promises
 from evenhand.planning.solve import solve
 from evenhand.programme import ledger, roster, schema
-from evenhand.programme.certificates import METHOD, Certificate, certificate_for, certificate_of, numbers_of
+from evenhand.programme.certificates import (
+    METHOD,
+    Certificate,
+    certificate_for,
+    certificate_of,
+    numbers_of,
+    plan_in_use,
+)
+from evenhand.programme.counterfactuals import PlanInUse, suppose_budgets
 from evenhand.programme.cycle import Cycle
 from evenhand.programme.library import Library
 from evenhand.programme.named_model import Words, of_roster, with_kinds, with_promises
-from evenhand.programme.settings import add_setting, sentences, setting
+from evenhand.programme.settings import add_setting, closed_at, sentences, setting, values_between
 from evenhand.programme.vocabulary import Vocabulary, vocabulary_of
 from evenhand.typing import Progress
 
@@ -51,7 +60,7 @@ class LastingChange(ledger.Result):
     """Welfare, as text."""
 
     max_wait: list[dict[str, Any]] | None = None
-    """Promised waits in force from then on: state, steps, and perhaps type and group."""
+    """Promised waits that it changes: state, steps, and perhaps type and group."""
 
     closed: dict[str, str] = field(default_factory=dict)
     """Groups that close, each with the group to which its arms go."""
@@ -61,6 +70,11 @@ class LastingChange(ledger.Result):
 
     said: tuple[str, ...] = ()
     """The change in sentences."""
+
+    @property
+    def receiving(self) -> list[str]:
+        """Groups to which arms go; they are open from then on."""
+        return list(dict.fromkeys([*self.closed.values(), *(group for _, _, group in self.transfers)]))
 
 
 @dataclass(frozen=True)
@@ -154,20 +168,42 @@ class LastingChanges:
         with self._library.store.reading() as tx:
             change, kinds = self._read(tx, given)
             arms, then, today, problem = self._problems(tx, change, kinds)
-            plan, digest = self._cycle.policy_in_use(tx)
-            seed = int(tx.execute(select(schema.programme.c.seed)).scalar_one())
-        before, candidates = None, {}
-        if plan is not None:
+            policy, digest = self._cycle.policy_in_use(tx)
+            own_welfare = self._library.welfare(tx, change.from_step)
+        present, _, seed = self._cycle.present_problem()
+        before, plan = None, None
+        if policy is not None:
             with suppress(NotApplicableError):  # arms of a kind that the plan in use does not know
-                before = certificate_for(plan, digest, numbers_of(arms), today)
-                candidates["plan in use"] = plan.fitted(problem)
-        method = SolveMethod(METHOD, seconds=seconds, candidates=candidates)
-        solution = solve(problem, method=method, progress=progress, rng=seed)
-        after = certificate_of(solution, "", numbers_of(then))
-        difference = None if before is None else after.welfare - before.welfare
-        stderr = after.stderr if before is None else hypot(after.stderr, before.stderr)
-        measurable = difference is not None and abs(difference) > max(stderr, 1e-9)
-        return ChangePreview(change, before, after, difference, stderr, measurable, _effects(arms, then, before, after))
+                before = self._cycle.certificate() if today == present else None
+                before = before or certificate_for(policy, digest, numbers_of(arms), today)
+                plan = plan_in_use(policy, before, today)
+        method = SolveMethod(METHOD, seconds=seconds)
+        only_budget = problem.with_budget(today.budget) == today
+        if only_budget and read_welfare(today, own_welfare).name == read_welfare(today, None).name:
+            beside = None if plan is None or before is None else PlanInUse(plan, before, seed, own_welfare=True)
+            budgets = [problem.budget]
+            (found,) = suppose_budgets(today, numbers_of(then), beside, budgets, None, method, progress, seed)
+            after = Certificate(**{one.name: getattr(found, one.name) for one in fields(Certificate)})
+            step = found.difference
+        else:
+            if plan is not None and not problem.has_floors:  # the plan in use may miss floors by chance
+                with suppress(NotApplicableError):
+                    plan.fitted(problem)
+                    method = replace(method, plans=[plan])
+            sweep = solve(problem, method=method, budgets=[problem.budget], progress=progress, rng=seed)
+            after, step = certificate_of(sweep[0].solution, "", numbers_of(then)), None
+            if plan is not None and before is not None:
+                # Other arms or promises: the plan in use under those of before, on the same episodes.
+                welfare = read_welfare(today, None)
+                judge = CommonEpisodes.of(today, welfare, seed)
+                now = sweep.known[0] if only_budget and sweep.known else judge(figured(plan, today, welfare, seed))
+                step = vars(step_between(now, sweep[0].solution, today))
+                own = certificate_of(replace(now, upper_bound=before.upper_bound), digest, before.numbers)
+                before = replace(own, for_roster=before.for_roster)
+        effects = _effects(arms, then, before, after)
+        if step is None:
+            return ChangePreview(change, None, after, None, after.stderr, False, effects)
+        return ChangePreview(change, before, after, step["welfare"], step["stderr"], bool(step["measurable"]), effects)
 
     def _problems(
         self, tx: Connection, change: LastingChange, kinds: list[list[str]]
@@ -205,8 +241,7 @@ class LastingChanges:
 
         def do(tx: Connection) -> ChangeAdopted:
             change, kinds = self._read(tx, given)
-            step, closed = change.from_step, setting(tx, "closed", roster.MOST_STEP) or {}
-            staying = _staying(tx, step)
+            step, staying = change.from_step, _staying(tx, change.from_step)
             event = ledger.append(tx, "changed", who, _body(tx, change, staying) | {"why": reason})
             known = setting(tx, "kinds", 0) or []
             more = [kind for kind in kinds if kind not in known]
@@ -214,7 +249,7 @@ class LastingChanges:
                 ("budget", change.budget, step),
                 ("welfare", change.welfare, step),
                 ("max_wait", change.max_wait, step),
-                ("closed", closed | change.closed if change.closed else None, step),
+                ("closed", dict.fromkeys(change.receiving) | change.closed or None, step),
                 ("kinds", [*known, *more] if more else None, 0),
             ):
                 if value is not None:
@@ -273,19 +308,23 @@ class LastingChanges:
         rows = [
             {name: row.get(name) for name in ("state", "steps", "type", "group")} for row in given.get("max_wait", [])
         ]
-        try:
-            with_promises(model, rows)
-        except InvalidInputError as error:
-            faults += error.faults or [Fault("max_wait", str(error))]
-        promises = [*self._library.terms(tx, step).get("max_wait", []), *rows] if rows else None
+        for row in rows:
+            try:
+                with_promises(model, [row])
+            except InvalidInputError as error:
+                faults += error.faults or [Fault("max_wait", str(error))]
         moved = _moves(given, arms, model, faults)
         kinds = _kinds(moved, arms, blocks, faults)
+        closing = {group for _, one in values_between(tx, "closed", step + 1, roster.MOST_STEP) for group in one}
+        closing &= closed_at(tx, roster.MOST_STEP).keys()
+        later = {*given.get("close", {}).values(), *(group for _, group in moved.values())} & closing
+        faults += [Fault("group", f"{quoted(group)} closes later: name another group") for group in sorted(later)]
         if faults:
             refusal = InvalidInputError("\n".join(["change:", *(f"  {fault}" for fault in faults)]))
             refusal.faults = tuple(faults)
             raise refusal
         transfers = tuple((arm.name, *moved[arm.name]) for arm in arms if arm.name in moved)
-        change = LastingChange(step, budget, welfare, promises, given.get("close", {}), transfers)
+        change = LastingChange(step, budget, welfare, rows or None, given.get("close", {}), transfers)
         problem = self._problems(tx, change, kinds)[-1]
         read_welfare(problem, None)
         if problem.has_max_wait:
@@ -293,7 +332,7 @@ class LastingChanges:
         called = {arm.id: arm.name for arm in arms}
         lines = [
             "".join(called[part["arm"]] if isinstance(part, dict) else part for part in line)
-            for line in _sentences(change, arms, words)
+            for line in _sentences(tx, change, arms, words)
         ]
         return replace(change, said=tuple(lines)), kinds
 
@@ -440,18 +479,23 @@ def _moves(
         Fault("close", f"{quoted(new)} closes, too: name another group") for new in closed.values() if new in closed
     ]
     found = {arm.name: (arm.type, str(closed[arm.group])) for arm in arms if arm.group in closed}
-    named = {arm.name: arm for arm in arms}
+    named, listed = {arm.name: arm for arm in arms}, set[str]()
     match = roster.match_names(named)
     for number, row in enumerate(given.get("transfer", []), 1):
         name = match(str(row.get("arm") or ""))
         if name not in named:
             faults.append(Fault(f"row {number}", roster.unknown_arm(name, named, number <= SHOWN_FAULTS)))
             continue
+        if name in listed:
+            faults.append(Fault(f"row {number}", f"{quoted(name)} is listed twice"))
+        listed.add(name)
         arm = named[name]
         found[name] = row.get("type") or arm.type, row.get("group") or arm.group
         unknown += [found[name][1]] if found[name][1] not in groups else []
         if found[name] == (arm.type, arm.group):
             faults.append(Fault(f"row {number}", f"{quoted(name)} is of this type and in this group already"))
+        if found[name][1] in closed:
+            faults.append(Fault(f"row {number}", f"{quoted(found[name][1])} closes: name another group"))
     known = ", ".join(sorted(groups)[:20])
     faults += [Fault("group", f"unknown group {quoted(one)}. Known are {known}") for one in dict.fromkeys(unknown)]
     return found
@@ -487,11 +531,11 @@ def _body(tx: Connection, change: LastingChange, arms: Sequence[roster.RosterArm
     """Return a change as its event holds it: arms by their numbers, also in sentences."""
     numbers = {arm.name: ledger.of_arm(arm.id) for arm in arms}
     moved = [[numbers[name], kind, group] for name, kind, group in change.transfers]
-    return change.to_dict() | {"transfers": moved, "said": _sentences(change, arms, vocabulary_of(tx))}
+    return change.to_dict() | {"transfers": moved, "said": _sentences(tx, change, arms, vocabulary_of(tx))}
 
 
 def _sentences(
-    change: LastingChange, arms: Sequence[roster.RosterArm], words: Vocabulary
+    tx: Connection, change: LastingChange, arms: Sequence[roster.RosterArm], words: Vocabulary
 ) -> list[str | list[str | dict[str, int]]]:
     """The change in the words of the programme; a sentence that names an arm is in parts (`ledger.of_arm`)."""
     since, found = f"From {words.the(change.from_step)} on", list[str | list[str | dict[str, int]]]()
@@ -500,12 +544,14 @@ def _sentences(
     if change.welfare is not None:
         found.append(f"{since} the welfare is {change.welfare}")
     for row in change.max_wait or []:
-        whom = row.get("group") or row.get("type") or "all"
+        whom = ", ".join(row[of] for of in ("type", "group") if row[of]) or "all"
         wait = "may wait for any time" if row["steps"] is None else f"wait {words.step.counted(row['steps'])} at most"
         found.append(f"{since} {words.arm.many} in {row['state']} ({whom}) {wait}")
     for old, new in change.closed.items():
         many = sum(arm.group == old for arm in arms)
         found.append(f"{since} {old} is closed, and its {words.arm.counted(many)} are in {new}")
+    again = [group for group in change.receiving if group in closed_at(tx, change.from_step)]
+    found += [f"{since} {group} is open again" for group in again]
     was = {arm.name: arm for arm in arms}
     alone = [(name, kind, group) for name, kind, group in change.transfers if was[name].group not in change.closed]
     found += [

@@ -34,6 +34,7 @@ from evenhand.planning.task import FAILURES
 from evenhand.programme.certificates import (
     METHOD,
     Certificate,
+    Numbers,
     certificate_of,
     numbers_of,
     to_bytes,
@@ -42,9 +43,6 @@ from evenhand.programme.cycle import Cycle
 from evenhand.programme.library import Library
 from evenhand.programme.named_model import Words
 from evenhand.typing import Floats, Progress
-
-FAMILY = ("utilitarian", "gini:half=0.6", "gini:half=0.75", "maximin", "maximin over groups")
-"""Welfares from the best mean to the worst-off arm, and the worst-off group."""
 
 
 @dataclass(frozen=True)
@@ -109,7 +107,7 @@ class Counterfactuals:
 
     def price_of_fairness(
         self,
-        family: Sequence[str] = FAMILY,
+        family: Sequence[str] | None = None,
         *,
         price_limit: float = 0.1,
         seconds: float | None = None,
@@ -118,14 +116,14 @@ class Counterfactuals:
         """Return the best plan of the present roster per welfare, the programme's own among them.
 
         Args:
-            family: welfares, as text; the programme's own is among them in any case.
+            family: welfares, as text, by default those of `evenhand.price_of_fairness`; the programme's own is among
+                them in any case.
             price_limit: share of the best mean over arms that the recommended plan may give up.
             seconds: approximate time limit.
             progress: called with phase and share completed.
         """
         problem, _, seed = self._cycle.present_problem()
-        wanted = [one for one in family if len(problem.group_names) > 1 or not one.endswith(" over groups")]
-        wanted = list(dict.fromkeys((problem.welfare or DEFAULT, *wanted)))
+        wanted = None if family is None else (problem.welfare or DEFAULT, *family)
         how: Any = {"price_limit": price_limit, "progress": progress, "rng": seed}
         return price_of_fairness(problem, wanted, SolveMethod(METHOD, seconds=seconds), **how)
 
@@ -150,32 +148,58 @@ class Counterfactuals:
             earlier: plans of earlier suppositions, which compete, too.
         """
         problem, arms, seed = self._cycle.present_problem()
-        today, before, plans = self._cycle.certificate(), self._cycle.plan_in_use(problem), list(earlier)
+        today, before = self._cycle.certificate(), self._cycle.plan_in_use(problem)
         own_welfare = read_welfare(problem, welfare).name == read_welfare(problem, None).name
-        if before is not None:
-            plans.insert(0, before)
-        wanted = [problem.with_budget(budget) for budget in budgets] or [problem]
-        is_new = [today is None or not own_welfare or not np.array_equal(one.budget, problem.budget) for one in wanted]
-        new = [one.budget for one, is_one in zip(wanted, is_new, strict=True) if is_one]
-        method = SolveMethod(METHOD, seconds=seconds, plans=plans)
-        sweep = solve(problem, welfare, method, budgets=new, progress=progress, rng=seed) if new else None
-        beside = None if today is None else PlanInUse(plans[0], today, seed, own_welfare)
-        rows, found = iter(sweep or ()), []
-        for is_one in is_new:
-            if not is_one and beside is not None:
-                found.append(beside.supposed)
-                continue
-            row = next(rows)
-            # Read again, a plan acts with the budget of its file: that must be the one that its figures are for.
-            made_for = problem.with_budget(row.reused_from or row.budget)
-            body = to_bytes(replace(row.solution, problem=made_for))[1]
-            same: dict[str, Any] = {"budget": row.budget, "reused_from": row.reused_from, "body": body}
-            certificate = certificate_of(row.solution, "", numbers_of(arms))
-            if beside is None or sweep is None:
-                found.append(Supposed(**vars(certificate), **same, difference=None, states=(), today=None))
-            else:
-                found.append(replace(beside.compared(certificate, row, sweep.known[0]), **same))
-        return tuple(found)
+        beside = None if today is None or before is None else PlanInUse(before, today, seed, own_welfare)
+        method = SolveMethod(METHOD, seconds=seconds, plans=list(earlier))
+        return suppose_budgets(problem, numbers_of(arms), beside, budgets, welfare, method, progress, seed)
+
+
+def suppose_budgets(
+    problem: CoupledMDP,
+    numbers: Numbers,
+    beside: "PlanInUse | None",
+    budgets: Sequence[Budget],
+    welfare: str | None,
+    method: SolveMethod,
+    progress: Progress | bool | None,
+    seed: int,
+) -> tuple[Supposed, ...]:
+    """Return the best plans of a roster under other budgets, or for another welfare.
+
+    Args:
+        problem: of the roster.
+        numbers: of the roster.
+        beside: the plan in use, which competes; None without one.
+        budgets: as of `evenhand.solve`; if empty the problem's own.
+        welfare: by default the problem's own.
+        method: as of `solve`; its plans compete, too.
+        progress: called with phase and share completed.
+        seed: the programme's.
+    """
+    wanted = [problem.with_budget(budget) for budget in budgets] or [problem]
+    same_welfare = beside is not None and beside.own_welfare
+    is_new = [not same_welfare or not np.array_equal(one.budget, problem.budget) for one in wanted]
+    new = [one.budget for one, is_one in zip(wanted, is_new, strict=True) if is_one]
+    if beside is not None:
+        method = replace(method, plans=[beside.plan, *method.plans])
+    sweep = solve(problem, welfare, method, budgets=new, progress=progress, rng=seed) if new else None
+    rows, found = iter(sweep or ()), []
+    for is_one in is_new:
+        if not is_one and beside is not None:
+            found.append(beside.supposed)
+            continue
+        row = next(rows)
+        # Read again, a plan acts with the budget of its file: that must be the one that its figures are for.
+        made_for = problem.with_budget(row.reused_from or row.budget)
+        body = to_bytes(replace(row.solution, problem=made_for))[1]
+        same: dict[str, Any] = {"budget": row.budget, "reused_from": row.reused_from, "body": body}
+        certificate = certificate_of(row.solution, "", numbers)
+        if beside is None or sweep is None:
+            found.append(Supposed(**vars(certificate), **same, difference=None, states=(), today=None))
+        else:
+            found.append(replace(beside.compared(certificate, row, sweep.known[0]), **same))
+    return tuple(found)
 
 
 @dataclass(frozen=True, eq=False)

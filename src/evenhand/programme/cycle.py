@@ -21,7 +21,7 @@ from evenhand.programme import certificates, decisions, ledger, reports, roster,
 from evenhand.programme.belief import accepted_between, decided_between, know
 from evenhand.programme.drift_test import bounds_of
 from evenhand.programme.ledger import add_rows, answered, append, change_rows, check_text
-from evenhand.programme.library import ROUTINE, Cache, Library
+from evenhand.programme.library import BETWEEN_SOLVES, ROUTINE, Cache, Library
 from evenhand.programme.reports import Record, Recorded, Unrecorded
 from evenhand.typing import Progress
 
@@ -37,7 +37,6 @@ class Cycle:
         """Use the store, models and policies of a programme."""
         self._library, self._store = library, library.store
         self._certificates: Cache[certificates.Certificate] = Cache()
-        self._facts: Cache[dict[str, Any]] = Cache()
 
     # Policies
 
@@ -184,16 +183,16 @@ class Cycle:
 
     def _facts_of(self, tx: Connection, digest: str) -> dict[str, Any]:
         """Return all that is stored about a policy."""
-        if (known := self._facts.get(digest)) is None:
-            query = select(schema.policies.c.facts_json).where(schema.policies.c.digest == digest)
-            known = self._facts.add(digest, json.loads(tx.execute(query).scalar_one()))
-        return known
+        query = select(schema.policies.c.facts_json).where(schema.policies.c.digest == digest)
+        read: dict[str, Any] = self._library.remember(
+            tx, "facts", lambda: json.loads(tx.execute(query).scalar_one()), digest, BETWEEN_SOLVES
+        )
+        return read
 
     def _serving(self, tx: Connection, wanted: certificates.Numbers) -> str | None:
         """The policy of the present model for a roster: the last one made for it, else the last that can serve it."""
-        passive = [kind for kind in ROUTINE if kind != "solved"]
         about = wanted, self._library.terms_digest(tx)
-        return self._library.remember(tx, "serving", lambda: self._find_serving(tx, wanted), about, passive)
+        return self._library.remember(tx, "serving", lambda: self._find_serving(tx, wanted), about, BETWEEN_SOLVES)
 
     def _find_serving(self, tx: Connection, wanted: certificates.Numbers) -> str | None:
         table = schema.policies

@@ -32,8 +32,7 @@ from evenhand.programme.belief import BELIEVED, SEEN, Known
 from evenhand.programme.certificates import Certificate
 from evenhand.programme.named_model import Words
 from evenhand.programme.roster import match_names, raise_faults, transferred, unknown_arm
-from evenhand.programme.vocabulary import Vocabulary
-from evenhand.report.format import capitalised, spelled
+from evenhand.report.format import spelled
 from evenhand.typing import Ints
 
 
@@ -288,14 +287,14 @@ def outputs_of(inputs: Inputs, decisions: Decisions) -> str:
     return ledger.digest_of([[known.arm.id, row.action, row.served, place] for known, row, place in rows])
 
 
-def alternating(part: Mapping[str, Any], words: Vocabulary) -> str:
-    """Return the sentence on the part of a mixture that acts at a step, without its full stop.
+def drawn_part(part: Mapping[str, Any]) -> str:
+    """Return the sentence on the part of a mixture that acts, without its full stop.
 
     Args:
-        part: JSON form of a `PlanPart`.
-        words: of the programme.
+        part: JSON form of a `PlanPart`; the seed of the programme draws it, the same at every step.
     """
-    return f"{capitalised(spelled(part['parts']))} plans alternate; this {words.step.one} plan {part['number']}"
+    drawn = f"One of {spelled(part['parts'])} plans was drawn when this way of planning began"
+    return f"{drawn}; it stays plan {part['number']}"
 
 
 # Writing

@@ -16,7 +16,7 @@ from evenhand.programme import ledger, roster, schema
 from evenhand.programme.certificates import Numbers, numbers_of
 from evenhand.programme.ledger import Result, answered, as_text, digest_of, once
 from evenhand.programme.named_model import Words, from_bytes, of_roster, with_kinds, with_promises
-from evenhand.programme.settings import setting
+from evenhand.programme.settings import promises_at, setting
 from evenhand.programme.store import Store
 from evenhand.programme.vocabulary import NOUNS, Vocabulary, has_own_heads
 from evenhand.typing import Ints
@@ -26,6 +26,9 @@ TERMS = ("budget", "welfare", "max_wait")
 
 ROUTINE = ("observed", "recorded", "planned", "accepted", "solved", "answered")
 """Kinds of events that leave the roster as it is."""
+
+BETWEEN_SOLVES = tuple(kind for kind in ROUTINE if kind != "solved")
+"""Kinds of events that leave roster and policies as they are."""
 
 _MODEL = select(schema.programme.c.model)
 _CHAIN = select(schema.events.c.chain).where(schema.events.c.id == bindparam("id"))
@@ -104,18 +107,18 @@ class Library:
         if tx.execute(known).first() is None:
             return {}
         at = roster.present_step(tx, event) if step is None else step
-        found = {name: setting(tx, name, at, event) for name in TERMS}
+        found = {name: setting(tx, name, at, event) for name in ("budget", "welfare")}
+        found["max_wait"] = promises_at(tx, at, event) or None
         return {name: value for name, value in found.items() if value is not None}
 
-    def welfare(self, tx: Connection, step: int | None = None) -> str | None:
-        """Return the welfare in force at a step, by default the present one."""
+    def welfare(self, tx: Connection, step: int | None = None, event: int | None = None) -> str | None:
+        """Return the welfare in force at a step, by default the present one; as of an event, or now."""
         own: str | None = tx.execute(select(schema.programme.c.welfare)).scalar()
-        return self.terms(tx, step).get("welfare", own)
+        return self.terms(tx, step, event).get("welfare", own)
 
     def terms_digest(self, tx: Connection) -> str:
         """Digest of budget, welfare and promises in force; policies that were solved for others do not serve."""
-        terms = self.terms(tx)
-        return digest_of([terms.get("budget"), self.welfare(tx), terms.get("max_wait")])
+        return digest_of([self.model(tx)[0].named_budget, self.welfare(tx), self.terms(tx).get("max_wait")])
 
     def evidence(self, tx: Connection, digest: str) -> Ints:
         """(block, state, action) number of observations behind a model, -1 if unknown.

@@ -60,7 +60,9 @@ class PastRecords:
         return Imported(event, first, len(self.seen), len(self.done), self.left_out)
 
 
-def read_past(table: Table, arms: Sequence[RosterArm], words: Words, calendar: Vocabulary) -> PastRecords:
+def read_past(
+    table: Table, arms: Sequence[RosterArm], words: Words, calendar: Vocabulary, most_steps: int = 5_000
+) -> PastRecords:
     """Read records from before the programme: observations and actions at steps before 0.
 
     Times are steps or dates. Steps from 0 on are counted back from the largest, which becomes -1; negative ones stay.
@@ -72,6 +74,7 @@ def read_past(table: Table, arms: Sequence[RosterArm], words: Words, calendar: V
         arms: of the roster.
         words: of the model.
         calendar: of the programme.
+        most_steps: between the first record and the programme; beliefs and audits go through every step since.
 
     Raises:
         TableError: with every fault and its row.
@@ -88,6 +91,10 @@ def read_past(table: Table, arms: Sequence[RosterArm], words: Words, calendar: V
         arm, step, place = named.get(match(texts["arm"][number])), steps[number], table.rows[number]
         if arm is None or step is None or step >= 0:
             left_out += 1
+            continue
+        if step < -most_steps:
+            far = f"is {-step:,} {calendar.step.many} before the programme begins; {most_steps:,} can be stored"
+            faults.append(Fault(place, f"{far}. Check the time, or leave the row out"))
             continue
         block, hint, cell = words.blocks[arm.type, arm.group], len(faults) < SHOWN_FAULTS, (arm.id, step)
         if text := texts["state"][number]:
@@ -121,7 +128,7 @@ def _steps_of(table: Table, calendar: Vocabulary) -> tuple[list[int | None], lis
     """The step of every row, and faults."""
     column = "step" if "step" in table.columns else "time"
     texts = table.columns[column]
-    numbers = [int(text) for text in texts if re.fullmatch(r"-?\d{1,9}", text)]
+    numbers = [int(text) for text in texts if re.fullmatch(r"-?[0-9]{1,9}", text)]
     if len(numbers) == len(texts):
         back = 0 if min(numbers) < 0 else 1 + max(numbers)
         return [number - back for number in numbers], []

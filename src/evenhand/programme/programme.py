@@ -36,7 +36,7 @@ from evenhand.programme.named_model import Words, of_roster, settle, to_bytes
 from evenhand.programme.refit import Offer, Refits, offer_of
 from evenhand.programme.roster import Newcomer, RosterArm, present_step, read_newcomers
 from evenhand.programme.safeguards import Safeguards
-from evenhand.programme.settings import add_setting, setting
+from evenhand.programme.settings import add_setting, closed_at, setting
 from evenhand.programme.store import Store
 from evenhand.programme.vocabulary import Vocabulary, vocabulary_of
 
@@ -424,7 +424,7 @@ class Programme:
 
         def do(tx: Connection) -> Changed:
             newcomers, first = read(tx), present_step(tx) if step is None else roster.check_step(step)
-            closed = setting(tx, "closed", roster.MOST_STEP) or {}
+            closed = closed_at(tx, roster.MOST_STEP)
             late = [new for new in newcomers if new.group in closed]
             faults = [Fault(new.name, f"{new.group} closes; let it join {closed[new.group]}") for new in late]
             roster.raise_faults(faults, table.source)

@@ -1,7 +1,9 @@
 """Settings of a programme: values by name, each from a step on.
 
 Values are never changed: the value at a step is the one written last among those that hold from that step or an
-earlier one. Owners of a setting check its value and write the event that it belongs to.
+earlier one. Of promised waits and closed groups a value has the rows of one change alone; what holds at a step follows
+from all of them in the order of their steps, so that the rows of a change that was undone are missing, and no others.
+Owners of a setting check its value and write the event that it belongs to.
 """
 
 import json
@@ -29,12 +31,37 @@ def setting(tx: Connection, name: str, step: int, event: int | None = None) -> A
     return None if found is None else json.loads(found)
 
 
-def values_between(tx: Connection, name: str, first: int, last: int, event: int | None = None) -> dict[int, Any]:
-    """Return the values of a setting that came into force at some steps, by these; as of an event, or now."""
+def values_between(tx: Connection, name: str, first: int, last: int, event: int | None = None) -> list[tuple[int, Any]]:
+    """Return the values of a setting that came into force at some steps, each with its step; as of an event, or now."""
     table = schema.settings
     query = select(table.c.from_step, table.c.value_json).where(table.c.name == name, *schema.valid(table, event))
     query = query.where(table.c.from_step >= first, table.c.from_step <= last).order_by(table.c.from_step, table.c.id)
-    return {step: json.loads(value) for step, value in tx.execute(query)}
+    return [(step, json.loads(value)) for step, value in tx.execute(query)]
+
+
+def promises_at(tx: Connection, step: int, event: int | None = None) -> list[dict[str, Any]]:
+    """Return the promised waits in force at a step, one row per state, type and group; as of an event, or now.
+
+    Rows without steps stay: they take back what the model, or a row for more arms, promises.
+    """
+    found: dict[tuple[Any, ...], dict[str, Any]] = {}
+    for _, rows in values_between(tx, "max_wait", 0, step, event):
+        for row in rows:
+            key = row["state"], row.get("type"), row.get("group")
+            found.pop(key, None)  # the last one counts, also over rows for other arms that came between
+            found[key] = row
+    return list(found.values())
+
+
+def closed_at(tx: Connection, step: int, event: int | None = None) -> dict[str, str]:
+    """Return the groups that are closed at a step, each with the group to which its arms went; as of an event, or now.
+
+    A group to which arms went later is open again.
+    """
+    found: dict[str, str | None] = {}
+    for _, groups in values_between(tx, "closed", 0, step, event):
+        found |= groups
+    return {old: new for old, new in found.items() if new is not None}
 
 
 def changes_between(tx: Connection, first: int, last: int, event: int | None = None) -> list[str]:

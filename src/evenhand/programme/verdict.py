@@ -23,9 +23,11 @@ import numpy as np
 from scipy.special import bdtr
 
 from evenhand.errors import NotApplicableError
+from evenhand.model.composite import components
 from evenhand.model.policy import begin
 from evenhand.model.state_table import find_arms
-from evenhand.planning.plan import PlacedArms
+from evenhand.planning.effects import ActionEffects
+from evenhand.planning.plan import PlacedArms, longest_first
 from evenhand.programme.audit_window import Books, given
 from evenhand.programme.expectations import UNKNOWN, Account
 from evenhand.programme.vocabulary import Noun, Vocabulary
@@ -271,12 +273,14 @@ def _played(books: Books, episodes: int, rng: np.random.Generator) -> Iterator[t
     start = np.where((first != UNKNOWN)[:, None], np.arange(arms.start.shape[1]) == first[:, None], arms.start)
     ends = np.cumsum(start, axis=1)[None, :, :-1]
     states = (rng.random((episodes, len(start), 1)) >= ends).sum(axis=2).astype(np.int32)
+    waits = np.repeat(books.waits[:, None], episodes, axis=1)
     for column in range(span.horizon):
-        there, policy, budget = np.flatnonzero(span.present[:, column]), *span.policies[column]
+        there, made = np.flatnonzero(span.present[:, column]), span.policies[column]
         if not len(there):
             continue
-        if before is None or before[:2] != (policy, budget) or not np.array_equal(before[2], there):
-            before, plan = (policy, budget, there), books.plans[policy]
+        if before is None or before[0] != made or not np.array_equal(before[1], there):
+            (policy, budget, part), before = made, (made, there)
+            plan = books.plans[policy]
             own = [span.arm_at(n, span.first + column) for n in there.tolist()]
             table = {"arm": [arm.name for arm in own], "type": [arm.type for arm in own]}
             table |= {"group": [arm.group for arm in own]}
@@ -284,12 +288,19 @@ def _played(books: Books, episodes: int, rng: np.random.Generator) -> Iterator[t
             placed = PlacedArms(plan, find_arms(plan.problem, table), np.array(budget))
             order, types = np.empty(len(there), dtype=np.int64), placed.problem.types
             order[placed.places] = there
-            kinds, actor = placed.problem.type_of_arm, begin(placed.policy, episodes, rng)
+            place = 0 if part is None else plan.parts[part - 1].place
+            kinds, actor = placed.problem.type_of_arm, begin(components(placed.policy)[0][place], episodes, rng)
+            effects = ActionEffects(placed.problem, range(len(types)))
             if (skip := getattr(actor, "skip_to", None)) is not None:
                 skip(span.first + column)
         now = states[:, order]
-        actions = np.asarray(actor.act(now, rng))
-        yield order, types.served[kinds, now, actions]
+        if hasattr(actor, "waiting"):
+            actor.waiting = waits[0][:, order]
+        actions = longest_first(effects, kinds, now, np.asarray(actor.act(now, rng)), waits[:, :, order])
+        served = types.served[kinds, now, actions]
+        yield order, served
+        waiting = np.stack([placed.problem.type_max_waits[kinds, now] >= 0, np.ones_like(served)]) & ~served
+        waits[:, :, order] = np.where(waiting, waits[:, :, order] + 1, 0)
         draw = rng.random((*now.shape, 1))
         states[:, order] = (draw >= types.cumulative[kinds, now, actions]).sum(axis=2)
 
@@ -307,13 +318,13 @@ def find_deviations(
         sums: `Books.between` of the whole window.
     """
     span, budgets, undone = books.span, [], []
-    for column, (_, budget) in enumerate(span.policies):
+    for column, (_, budget, _) in enumerate(span.policies):
         since = [at for at in span.budgets if at <= span.first + column]
         model = books.models[span.digests[column + span.first - span.since]][0]
         usual = span.budgets[since[-1]] if since else model.named_budget
-        for (name, there), planned in zip(usual.items(), budget, strict=True):
-            if there != planned:
-                budgets.append(BudgetDeviation(span.first + column, name, there, planned))
+        for name, planned in zip(model.resource_names, budget, strict=True):
+            if usual[name] != planned:
+                budgets.append(BudgetDeviation(span.first + column, name, usual[name], planned))
     accepted, done = (span.texts[name][:, span.columns] for name in ("accepted", "done"))
     for n, column in np.argwhere(span.present & given(done) & (done != accepted)).tolist():
         texts, arm = (accepted[n, column] or "", done[n, column]), span.arms[n]
@@ -352,7 +363,7 @@ def put_into_words(found: "Audit", books: Books, most: int = 10) -> Verdict:
     noun = words.resources.get(model.resource_names[0]) if plain else None
     service = (noun or Noun("service", "services")).counted
     return Verdict(
-        tuple(_need_sentences(found, words, most)),
+        (*_need_sentences(found, words, most), *_promise_sentences(books, most)),
         tuple(islice(_service_sentences(found, service), 2 * most)),
         tuple(islice(_test_sentences(found, words, service), 2 * most)),
         tuple(_deviation_sentences(found, words, most)),
@@ -384,16 +395,44 @@ def _need_sentences(found: "Audit", words: Vocabulary, most: int) -> Iterator[st
     yield f"In need means: {states}{DEFINITIONS[found.need_by]}."
 
 
+def _promise_sentences(books: Books, most: int) -> Iterator[str]:
+    """Say if promised waits were kept, counted from the begin of the window."""
+    span, words = books.span, books.words
+    model, names = books.models[span.runs()[-1][2]]
+    if not model.has_max_wait:
+        return
+    blocks = names.blocks_of(span.arms)
+    sums = books.between(span.first, span.last)
+    limits = np.where(span.present, model.max_waits[blocks[:, None], sums["mode"]], -1)
+    waits, over = np.zeros(len(span.arms), dtype=np.int64), np.zeros(len(span.arms), dtype=np.int64)
+    for step in range(span.horizon):
+        promised = limits[:, step] >= 0
+        waits = np.where(promised, waits, 0)
+        over = np.maximum(over, np.where(promised, waits - limits[:, step], 0))
+        waits = np.where(sums["served"][:, step], 0, waits + 1)
+    late = np.flatnonzero(over > 0)
+    if not len(late):
+        yield f"Promised waits: all were kept in this time ({listed(names.promised)})."
+        return
+    rows = sorted(late.tolist(), key=lambda arm: (-over[arm], span.arms[arm].name))
+    texts = [f"{span.arms[arm].name} (by {words.step.counted(int(over[arm]))})" for arm in rows]
+    yield f"Promised waits: {words.arm.counted(len(late))} waited longer than promised: {_first(texts, most)}"
+
+
 def _service_sentences(found: "Audit", service: Callable[[float], str]) -> Iterator[str]:
     for row in found.services:
-        planned = "as planned" if row.planned == row.done else f"{row.planned} planned"
+        missed = row.planned - row.done
+        planned = "as planned" if not missed else f"{row.planned} planned"
         text = f"{row.group}: {service(row.done)} done, {planned}"
+        if missed > 0:
+            text += f", {missed} decided or done otherwise"
         if row.lower is None or row.upper is None or row.promised is None:
             yield f"{text}."
             continue
         is_low, is_high = row.done < row.lower, row.done > row.upper
-        judged = "fewer than chance explains" if is_low else "more than chance explains" if is_high else "within chance"
-        yield f"{text}; {amount(round(row.promised, 1))} promised ({row.lower} to {row.upper}): {judged}."
+        judged = ": fewer than chance explains" if is_low else ": more than chance explains" if is_high else ""
+        judged = judged or ("" if missed > 0 else ": within chance")  # what people decided is not chance
+        yield f"{text}; {amount(round(row.promised, 1))} promised ({row.lower} to {row.upper}){judged}."
     if any(row.lower is None for row in found.services):
         yield "Promised numbers were not computed: the plan is a table, or there is too much to play through."
 
@@ -401,7 +440,7 @@ def _service_sentences(found: "Audit", service: Callable[[float], str]) -> Itera
 def _test_sentences(found: "Audit", words: Vocabulary, service: Callable[[float], str]) -> Iterator[str]:
     value = f"{words.value} per {words.step.one}"
     for row in found.services:
-        if row.lower is not None:
+        if row.lower is not None and row.done >= row.lower and not 0 == row.done < row.planned:
             least = None if row.detectable is None else percent(row.detectable, 0)
             short = f"a shortfall of less than {least}" if least else "any shortfall"
             yield f"{row.group}: {service(row.done)}, too few to tell {short}."

@@ -15,6 +15,7 @@ from sqlalchemy import Connection
 
 from evenhand.errors import EvenhandError, Fault, InvalidInputError, UnknownNameError
 from evenhand.model.io import text_table
+from evenhand.model.labels import singular
 from evenhand.programme.ledger import Result
 from evenhand.programme.settings import setting
 from evenhand.report.format import listed
@@ -156,7 +157,7 @@ class Vocabulary(Result):
 
     def resource(self, name: str) -> Noun:
         """Return the noun of a resource of the model."""
-        return self.resources.get(name) or Noun(name, name)
+        return self.resources.get(name) or Noun(singular(name) or name, name)
 
     def day(self, step: int) -> date | None:
         """Return the first day of a step, before 0 of the history; None without a calendar, or beyond its ends."""
@@ -361,7 +362,7 @@ class Vocabulary(Result):
     def _row(self, row: TableRow, heads: Sequence[str]) -> TableRow:
         def named(head: str, text: str) -> str:
             """Return a cell in the words of the programme."""
-            if head == "step" and text.isdecimal():
+            if head == "step" and text.isascii() and text.isdecimal():
                 return self.name(int(text))
             return self.say(text) if head == "reason" else text
 

@@ -189,6 +189,53 @@ def solve_program(
     raise _error(status)
 
 
+class RepeatedProgram:
+    """A program that is solved for many right-hand sides of its first rows, each time from the same basis.
+
+    So the optimum depends on the right-hand side alone, and not on those before. Few iterations lead there, by the dual
+    simplex method: a basis that was optimal stays dual feasible.
+    """
+
+    def __init__(self, program: LinearProgram, right: Floats) -> None:
+        """Find the basis.
+
+        Args:
+            program: the program; its first rows are equations.
+            right: (row,) right-hand side of the first rows at which the basis is optimal.
+        """
+        from highspy import Highs
+
+        self._highs, self._rows = Highs(), np.arange(len(right), dtype=np.int32)
+        options: dict[str, Any] = {"output_flag": False, "threads": 1, "small_matrix_value": 1e-12}
+        options |= ALGORITHMS["simplex"] | {"presolve": "off"}  # a presolved program would begin without the basis
+        _set_options(self._highs, options)
+        if self._highs.passModel(_as_highs(program)).name == "kError":
+            raise _error("kModelError")
+        self._basis = None
+        self.solve(right)
+        self._basis = self._highs.getBasis()
+
+    def solve(self, right: Floats) -> Floats:
+        """Return the optimal variables.
+
+        Args:
+            right: (row,) right-hand side of the first rows.
+
+        Raises:
+            InfeasibleError: its constraints contradict each other.
+            NotConvergedError: HiGHS ended without an optimum.
+        """
+        change: Any = self._highs.changeRowsBounds  # type: ignore[attr-defined]  # missing in its stubs
+        change(len(right), self._rows, right, right)
+        if self._basis is not None:
+            self._highs.setBasis(self._basis)
+        self._highs.run()
+        status = self._highs.getModelStatus().name
+        if status != "kOptimal":
+            raise _error(status)
+        return np.array(self._highs.getSolution().col_value)
+
+
 # -- conversion -----------------------------------------------------------------------------------------------------
 
 

@@ -82,6 +82,8 @@ class Joint:
             state = state[parent] + cell_state[cell] * self.strides[arm]
             actions = np.column_stack([actions[parent], cell_action[cell].astype(np.int16)])
             used = total[keep]
+        spent = np.flatnonzero((used >= self.problem.least_use).all(axis=1))
+        state, actions = state[spent], actions[spent]
         self._check_pairs(len(state), self.problem.num_arms, 1)
         # By state, and stable, so that the pairs of a state stay in the order of their actions.
         order = np.argsort(state, kind="stable")

@@ -596,3 +596,15 @@ def test_any_table_is_cleaned_reproducibly_or_refused(tmp_path, seed):
         kinds_lost = ("no-arm", "no-time", "duplicates", "far-times")
         lost = sum(e.count for e in cleaned.effects if e.kind in kinds_lost or (e.kind == "ties" and not e.column))
         assert cleaned.num_rows - len(cleaned.frame) == lost
+
+
+@pytest.mark.parametrize("far", ["XFD1048576", "ZZ8000", "C9"])
+def test_cells_far_from_the_table_are_refused_or_without_an_arm(tmp_path, far):
+    import openpyxl
+
+    book = openpyxl.Workbook()
+    book.active.append(["id", "week", "state"])
+    book.active[far] = "x"
+    book.save(tmp_path / "a.xlsx")
+    with pytest.raises(TableError):
+        clean_records(tmp_path / "a.xlsx")

@@ -3,6 +3,7 @@
 import io
 import json
 import re
+import struct
 import time
 import zipfile
 
@@ -60,6 +61,62 @@ def test_an_excel_file_is_read_and_its_size_is_checked_first(client, programme):
         archive.writestr("xl/worksheets/sheet1.xml", b"0" * (65 * 2**20))
     for name, body in (("large.xlsx", large.getvalue()), ("x.csv.gz", b"\x1f\x8b" + b"0" * 50), ("x.xlsx", b"PK00")):
         assert upload(client, name, body).status_code == 422
+
+
+def sheet(*far):
+    """An Excel file with two columns in its first row, and cells elsewhere."""
+    book, stream = openpyxl.Workbook(), io.BytesIO()
+    book.active.append(["arm", "state"])
+    for cell in far:
+        book.active[cell] = "x"
+    book.save(stream)
+    return stream.getvalue()
+
+
+def padded(megabytes):
+    """An Excel file with a long comment in its sheet, and its size as the directory of the archive has it."""
+    stream, sent = io.BytesIO(), io.BytesIO()
+    stream.write(sheet())
+    with zipfile.ZipFile(stream) as old, zipfile.ZipFile(sent, "w", zipfile.ZIP_DEFLATED) as new:
+        for name in old.namelist():
+            text = old.read(name)
+            if name.endswith("sheet1.xml"):
+                text = text.replace(b"</sheetData>", b"<!--" + b" " * (megabytes * 2**20) + b"--></sheetData>")
+                size = struct.pack("<I", len(text))
+            new.writestr(name, text)
+    return sent.getvalue(), size
+
+
+@pytest.mark.parametrize("path", ["/today/conditions", "/settings/history"])
+def test_hostile_excel_files_are_refused(client, path):
+    packed, size = padded(70)
+    lying = packed.replace(size, struct.pack("<I", 1000))
+    assert lying != packed
+    for body in (sheet("XFD1048576"), sheet("Z1000"), lying, b"AB" + packed):
+        assert upload(client, "rounds.xlsx", body, path).status_code == 422
+    assert client.get("/", headers=HTML).status_code == 200
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"arm,time,state\n" + b"b1,1,fine\n" * 200_002,
+        b"arm,time,state\n" + b"b1,1,fine\r" * 200_002,
+        b"arm,time,state\n" + b"b1,1,fine\n" * 200_002 + sheet(),
+        b"arm,time,state" + b",x" * 500 + b"\nb1,1,fine\n",
+        b"arm,time,state" + b',"\n"' * 20_000 + b"\nb1,1,fine\n",
+        b"arm,time,state\n" + b"".join(b"b1,1,fi%dne\n" % number for number in range(2000)),
+        b"arm,time,state\nb1,1,fi" + b"n" * 5000 + b"\nb1,2,fu" + b"n" * 5000 + b"\n",
+    ],
+    ids=["rows", "old-line-ends", "before-an-archive", "columns", "quoted-columns", "names", "long-names"],
+)
+def test_tables_beyond_the_bounds_are_refused_at_once(client, body):
+    began = time.monotonic()
+    for path in ("/settings/history", "/today/conditions"):
+        answer = upload(client, "rounds.csv", body, path)
+        assert answer.status_code == 422
+        assert len(answer.content) < 200_000
+    assert time.monotonic() - began < 20
 
 
 def test_rows_that_repairs_do_not_help_are_refused_as_before(client, programme):
@@ -133,6 +190,12 @@ def test_a_group_closes_on_the_page(client, programme):
     job_of(client, wrong.partition("job=")[2])
     assert "zz" in client.get(wrong, headers=HTML).text
     assert send(client, "/settings/adopt", {"change": "{"}).status_code == 422
+
+
+@pytest.mark.parametrize("steps", ["4 weeks", "-1", "4.5"])
+def test_a_wait_that_is_no_number_does_not_end_a_promise(client, steps):
+    form = {"resource": "hours", "budget": "4", "state": "broken", "steps": steps, "start": "0"}
+    assert send(client, "/settings/preview", form).status_code == 422
 
 
 def test_changes_and_history_by_the_api(client, programme):

@@ -283,7 +283,7 @@ def plan(one: "Programme", budget: str | None, run: RunOptions, **options: Any) 
     lines = [f"drift: {notice}" for notice in notices] + ([f"written to {run.out}"] if run.out else [])
     if one.needs_solving().improvable:
         lines.append(f"first policy, found in seconds; `evenhand programme solve {_address(one)}` improves it")
-    run.say(found.to_dict() | {"notices": notices}, _plan_summary(found, one.vocabulary()), lines)
+    run.say(found.to_dict() | {"notices": notices}, _plan_summary(found), lines)
 
 
 @command(
@@ -734,8 +734,8 @@ def _show_status(one: "Programme", run: RunOptions) -> None:
     run.say({}, Summary(title, facts=[*facts, ("events", str(found.events))]))
 
 
-def _plan_summary(found: "StoredPlan", words: "Vocabulary") -> Summary:
-    from evenhand.programme.decisions import alternating
+def _plan_summary(found: "StoredPlan") -> Summary:
+    from evenhand.programme.decisions import drawn_part
 
     seen = f"{found.missing} of {found.arms} arms not seen, and believed" if found.missing else "all arms seen"
     rows = sorted(found.rows, key=lambda row: (not row.served, row.next_in_line or len(found.rows) + 1))
@@ -745,7 +745,7 @@ def _plan_summary(found: "StoredPlan", words: "Vocabulary") -> Summary:
     notes = [f"used: {used}", *([f"note: {found.note}"] if found.note else [])]
     notes += [f"few observations: {line}" for line in found.warnings]
     if found.part is not None:
-        notes.append(f"{alternating(found.part, words)}.")
+        notes.append(f"{drawn_part(found.part)}.")
     title = f"plan {found.id} of step {found.step}, {found.status}; {seen}"
     return _rows_summary(title, heads, shown, len(rows) - SHOWN, notes)
 

@@ -241,6 +241,8 @@ class _Cleaning:
         blank = frame["arm"].is_null() | frame["arm"].str.to_lowercase().is_in(list(MISSING))
         self.journal.did("no-arm", "arm", int(blank.sum()), f"rows of {raw.name} without an arm left out")
         frame = frame.filter(~blank)
+        if not len(frame):
+            raise TableError([Fault("arm", "no row has an arm")], raw.name)
         for role in ("time", "stop"):
             if role in frame.columns:
                 texts, forms = frame[role], rules.times or ("iso",)

@@ -7,9 +7,15 @@ findings of the table, never errors.
 
 import csv
 import io
+import json
+import os
+import subprocess
+import sys
+import threading
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +28,7 @@ if TYPE_CHECKING:
 
 SEPARATORS = ",;\t|"
 EXCEL = (".xlsx", ".xlsm", ".xls", ".xlsb", ".ods")
+_ONE_READER = threading.Lock()
 
 
 @dataclass(frozen=True)
@@ -155,28 +162,75 @@ def _csv_rows(data: bytes, name: str, findings: list[Finding]) -> list[list[str 
         raise TableError([Fault("", f"cannot be read as a table: {error}")], name) from None
 
 
-def _excel_rows(data: bytes, name: str, findings: list[Finding]) -> list[list[str | None]]:
-    """Rows of the first sheet that is not empty; other sheets are findings."""
+def _excel_rows(data: bytes, name: str, findings: list[Finding], seconds: float = 60) -> list[list[str | None]]:
+    """Rows of the first sheet that is not empty; other sheets are findings.
+
+    A small file can stand for a table of any size, and the reader ends its process if memory is short: it has one
+    of its own, with little memory.
+    """
+    if find_spec("fastexcel") is None:
+        raise MissingExtraError("reading Excel files", "data")
+    code = f"from {__name__} import send_sheets; send_sheets()"
+    paths = os.pathsep.join(filter(None, sys.path))
+    env = os.environ | {"PYTHONPATH": paths, "POLARS_MAX_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+    message = "is damaged or too large; delete what is far below or beside the table, or save the table as CSV"
+    try:
+        with _ONE_READER:
+            command = [sys.executable, "-P", "-c", code]
+            ended = subprocess.run(command, input=data, capture_output=True, env=env, timeout=seconds, check=True)
+        found = json.loads(ended.stdout)
+    except (subprocess.SubprocessError, ValueError):
+        raise TableError([Fault("", message)], name) from None
+    if not found.get("sizes"):
+        raise TableError([Fault("", found.get("error", "all its sheets are empty"))], name)
+    first, *others = found["sizes"]
+    if others:
+        message = f"only the sheet {first!r} of {name} was read; save others as files of their own"
+        count = sum(found["sizes"][other] for other in others)
+        findings.append(Finding("sheets", "", count, message, two(others)))
+    rows: list[list[str | None]] = found["rows"]
+    return rows
+
+
+def send_sheets(memory: int = 2 * 2**30, most_cells: int = 5_000_000, most_text: int = 64 * 2**20) -> None:
+    """Read an Excel file from standard input; write the first filled sheet, and the sizes of all, as JSON.
+
+    Args:
+        memory: bytes that this process may allocate.
+        most_cells: number of cells of the sheet, also of empty ones between others.
+        most_text: bytes of its texts; a text may be stored once for many cells.
+    """
+    try:
+        import resource
+    except ImportError:  # not on Windows, where the process ends if the memory of the machine is short
+        pass
+    else:
+        hard = resource.getrlimit(resource.RLIMIT_DATA)[1]
+        soft = memory if hard == resource.RLIM_INFINITY else min(memory, hard)
+        resource.setrlimit(resource.RLIMIT_DATA, (soft, hard))
     import polars
 
     options: dict[str, Any] = {"has_header": False, "drop_empty_rows": False, "raise_if_empty": False}
+    stream = io.BytesIO(sys.stdin.buffer.read())
     try:
-        sheets = polars.read_excel(io.BytesIO(data), sheet_id=0, engine="calamine", infer_schema_length=0, **options)
-    except ImportError:
-        raise MissingExtraError("reading Excel files", "data") from None
+        sheets = polars.read_excel(stream, sheet_id=0, engine="calamine", infer_schema_length=0, **options)
     except Exception as error:  # noqa: BLE001  # foreign readers raise errors of many kinds
-        raise TableError([Fault("", f"cannot be read as an Excel file: {error}")], name) from None
-    filled = {sheet: frame for sheet, frame in sheets.items() if len(frame)}
-    if not filled:
-        raise TableError([Fault("", "all its sheets are empty")], name)
-    first, *others = filled
-    if others:
-        message = f"only the sheet {first!r} of {name} was read; save others as files of their own"
-        findings.append(Finding("sheets", "", sum(len(filled[other]) for other in others), message, two(others)))
-    return [list(row) for row in filled[first].iter_rows()]
+        found: dict[str, Any] = {"error": f"cannot be read as an Excel file: {error}"}
+    else:
+        filled = {sheet: frame for sheet, frame in sheets.items() if len(frame)}
+        first = next(iter(filled.values()), polars.DataFrame())
+        found = {"sizes": {sheet: len(frame) for sheet, frame in filled.items()}, "rows": []}
+        text = sum(int(column.str.len_bytes().sum()) for column in first)
+        if first.height * first.width > most_cells or text > most_text:
+            found = {"error": f"has more than {most_cells:,} cells or {most_text // 2**20} MB of text; save it as CSV"}
+        else:
+            found["rows"] = first.rows()
+    sys.stdout.buffer.write(json.dumps(found).encode())
 
 
-def _with_head(rows: list[list[str | None]], name: str, findings: list[Finding]) -> "polars.DataFrame":
+def _with_head(
+    rows: list[list[str | None]], name: str, findings: list[Finding], most_columns: int = 10_000
+) -> "polars.DataFrame":
     """Frame of rows below their line of names, which is the first with nearly as many entries as most."""
     import polars
 
@@ -189,6 +243,8 @@ def _with_head(rows: list[list[str | None]], name: str, findings: list[Finding])
     if head:
         titles = [" ".join(filter(None, row)) for _, row in filled[:head]]
         findings.append(Finding("titles", "", head, "lines above the names of the columns were left out", two(titles)))
+    if len(filled[head][1]) > most_columns:
+        raise TableError([Fault(f"line {filled[head][0]}", f"has more than {most_columns:,} entries")], name)
     names = _unique_names(filled[head][1], findings)
     body = filled[head + 1 :]
     long = [(number, row) for number, row in body if any(entry and entry.strip() for entry in row[len(names) :])]
@@ -211,11 +267,11 @@ def _with_head(rows: list[list[str | None]], name: str, findings: list[Finding])
 
 
 def _unique_names(head: Sequence[str | None], findings: list[Finding]) -> list[str]:
-    names: list[str] = []
+    names: dict[str, None] = {}
     for number, entry in enumerate(head, 1):
         name = (entry or "").strip() or f"column {number}"
         if name in names:
             findings.append(Finding("repeated-column", "", 0, f"there are several columns {name!r}"))
             name = f"{name} ({number})"
-        names.append(name)
-    return names
+        names[name] = None
+    return list(names)

@@ -36,7 +36,7 @@ from evenhand.model.coupled import CoupledMDP, read_fields
 from evenhand.model.criterion import read_criterion
 from evenhand.model.labels import Names, with_words
 
-HEAD_KEYS = ("discount", "budget", "resources", "criterion", "over", "welfare")
+HEAD_KEYS = ("discount", "budget", "spend", "resources", "criterion", "over", "welfare")
 TOP_KEYS = (*HEAD_KEYS, "max_wait", "arms")
 ARM_ARRAYS = ("transitions", "rewards", "usage")
 ARM_FIELDS = ("name", "states", "actions", *ARM_ARRAYS, "initial")
@@ -114,12 +114,19 @@ def head_of(problem: Any) -> dict[str, Any]:
     head = {
         "discount": float(problem.discount),
         "budget": problem.budget.tolist(),
+        "spend": list(problem.spend),
         "resources": list(problem.resources),
         "criterion": problem.criterion.name,
         "over": problem.over,
         "welfare": problem.welfare,
     }
-    defaults: dict[str, Any] = {"resources": [], "criterion": "discounted", "over": "arms", "welfare": None}
+    defaults: dict[str, Any] = {
+        "spend": [],
+        "resources": [],
+        "criterion": "discounted",
+        "over": "arms",
+        "welfare": None,
+    }
     return {key: value for key, value in head.items() if key not in defaults or value != defaults[key]}
 
 

@@ -6,7 +6,7 @@ The blocks are the first axis of each array, padded with zeros to the largest ar
     rewards (block, state, action)     usage (block, state, action, resource) or (block, action, resource)
     initial (block, state)   num_states (block,)   num_actions (block,)   floor (block,)   criterion (): a text
     max_wait (block, state): whole numbers, -1 without a promise
-    over (), welfare (): texts          labels (), resources (), group (): JSON texts
+    over (), welfare (): texts          labels (), resources (), spend (), group (): JSON texts
 
 `labels` is a list with one table of `name`, `states`, `actions` per block, `resources` a list of names, and `group` a
 list with one name per block. All but `budget`, `transitions`, `rewards` and `usage` are optional, as in `document`;
@@ -51,7 +51,7 @@ BLOCK_AXES = {
     "num_states": "block",
     "num_actions": "block",
 }
-LISTS = ("labels", "resources", "group")
+LISTS = ("labels", "resources", "spend", "group")
 TEXTS = ("criterion", "over", "welfare", *LISTS)
 KEYS = (*HEAD_KEYS, *BLOCK_AXES, "count", "floor", "max_wait", "group", "labels")
 
@@ -248,7 +248,7 @@ def write_npz(problem: CoupledMDP, stream: BinaryIO) -> None:
     tables, lists = problem.tables, head_of(problem)
     arrays = {key: getattr(tables, key) for key in BLOCK_AXES} | {"count": problem.counts}
     arrays["usage"] = tables.usage if tables.usage_by_state.any() else tables.usage[:, 0]
-    arrays |= {key: np.array(lists.pop(key)) for key in list(lists) if key != "resources"}
+    arrays |= {key: np.array(lists.pop(key)) for key in list(lists) if key not in LISTS}
     if problem.has_floors:
         arrays["floor"] = problem.floors
     if problem.has_max_wait:

@@ -74,6 +74,8 @@ def read_metadata(text: bytes, faults: Faults) -> dict[str, Any]:
         check_keys(given, HEADER_KEYS, (), "", own)
         fields = read_head(given, own) | {"counts": None, "groups": (), "floors": None}
         read = fields | read_fields(fields, None, None, own)
+        if read["spend"]:
+            own.add("spend", "models in Parquet spend at most the budget; save the model as .npz, .toml or .json")
         read |= {key: read_names(given.get(key, []), None, key, own) for key in ("states", "actions")}
     faults.found.extend(own.found)
     shared = ("budget", "discount", "criterion", "over", "welfare", "resources", "states", "actions")

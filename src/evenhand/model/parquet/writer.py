@@ -179,6 +179,8 @@ def save_parquet(problem: CoupledMDP, path: Location) -> None:
     needs_pyarrow()
     if problem.has_max_wait:
         raise NotApplicableError("promised waits are not stored in Parquet; save the model as .npz, .toml or .json")
+    if problem.spend:
+        raise NotApplicableError("models in Parquet spend at most the budget; save the model as .npz, .toml or .json")
     tables = problem.tables
     labels = {(states, actions) for _, states, actions in tables.labels}
     alike = (tables.num_states == tables.num_states[0]).all() and (tables.num_actions == tables.num_actions[0]).all()

@@ -150,10 +150,10 @@ class Service:
         return Job(name_of(kind, *about, own), kind, arguments | {"address": address}, **more)
 
     def _present(self) -> list[Any]:
-        """Return what identifies the present model and roster."""
-        status = self.programme.status()
-        terms = [status.model, status.budget, status.welfare]
-        return [*terms, [list(row) for row in self.programme.numbers()]]
+        """Return what identifies the present model, budget, welfare, promises and roster."""
+        with self.programme.store.reading() as tx:
+            terms = self.programme.library.terms_digest(tx)
+        return [self.programme.status().model, terms, [list(row) for row in self.programme.numbers()]]
 
     def _solve_job(self, arguments: dict[str, Any], owner: str = "") -> Job:
         # With the policy in use: an earlier policy is solved again if another one has replaced it.
@@ -180,8 +180,9 @@ class Service:
 
     async def preview_change(self, arguments: dict[str, Any], owner: str) -> Job:
         """Submit a job that evaluates a lasting change; arguments as of `Programme.preview_change`."""
-        about = await run_in_threadpool(self._present)
-        return self.jobs.submit(self._job("change", about, arguments, owner=owner))
+        # Any event may matter: it may begin at a later step, with the roster and the terms of then.
+        events = (await run_in_threadpool(self.programme.status)).events
+        return self.jobs.submit(self._job("change", [events], arguments, owner=owner))
 
     async def price(self, owner: str, **given: Any) -> Job:
         """Return a job that computes the price of fairness; it is submitted by `jobs.submit`.
@@ -190,9 +191,8 @@ class Service:
             owner: the name of the token.
             given: arguments of `Programme.price_of_fairness`; a time limit in any case.
         """
-        about, status = await run_in_threadpool(self._present), await run_in_threadpool(self.programme.status)
-        arguments = {"seconds": self.settings.refit_seconds} | given
-        return self._job("price", [*about, status.welfare], arguments, owner=owner)
+        about, arguments = await run_in_threadpool(self._present), {"seconds": self.settings.refit_seconds} | given
+        return self._job("price", about, arguments, owner=owner)
 
     async def suppose(self, arguments: dict[str, Any], owner: str) -> Job:
         """Begin to compute a what-if, or join the one that is under way or done already.

@@ -82,7 +82,7 @@ def _fairness(request: Request, job: Job | None) -> Response:
 def _audited(books: Books, name: str) -> tuple[Audit, Summary]:
     """Return an audit and its page."""
     found, view = _audit_and_page(books, name)
-    return replace(found, event=books.span.event), replace(view, made=as_of(books.span.event))
+    return replace(found, event=books.event), replace(view, made=as_of(books.event))
 
 
 @lru_cache(maxsize=2)

@@ -10,6 +10,8 @@ import csv
 import io
 import re
 import zipfile
+import zlib
+from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -33,8 +35,11 @@ from evenhand.errors import (
     UnavailableError,
     nearest,
 )
+from evenhand.fitting.cleaning.raw_table import EXCEL, SEPARATORS
+from evenhand.model import SHOWN_FAULTS, quoted
 from evenhand.model.io.text_table import Table, read_table
 from evenhand.programme.api.problem_details import ErrorView, status_of
+from evenhand.programme.api.schemas import MOST_ROWS
 from evenhand.programme.vocabulary import Vocabulary
 from evenhand.programme.web.render import natural
 from evenhand.report import summary
@@ -105,6 +110,7 @@ class Form:
         if not body:
             raise InvalidInputError("no table was given: choose a file, or type the rows into the field")
         check_unpacked(name, body)
+        check_lines(name, body)
         return replace(read_table(io.BytesIO(body), "csv", ragged=True), source=name)
 
 
@@ -211,7 +217,7 @@ class Proposal:
 
 
 def check_unpacked(name: str, body: bytes, most: int = 64 * 2**20) -> None:
-    """Refuse a compressed file whose content is too large, before it is unpacked.
+    """Refuse a compressed file whose content is too large, before it is read.
 
     Args:
         name: of the file.
@@ -219,21 +225,62 @@ def check_unpacked(name: str, body: bytes, most: int = 64 * 2**20) -> None:
         most: bytes of the unpacked content.
 
     Raises:
-        InvalidInputError: it is too large, or compressed in a way that does not tell its size.
+        InvalidInputError: it is too large or damaged, or compressed in another way than Excel files are.
     """
-    size = 0
     if body[:2] == b"\x1f\x8b":
         raise InvalidInputError(f"{name}: it is compressed; unpack it and send the table itself")
-    if body[:2] == b"PK":
+    if body[:2] == b"PK" or zipfile.is_zipfile(io.BytesIO(body)):
         try:
-            size = sum(one.file_size for one in zipfile.ZipFile(io.BytesIO(body)).infolist())
-        except zipfile.BadZipFile:
+            size = _unpacked_size(body, most)
+        except (zipfile.BadZipFile, zlib.error, RuntimeError, OSError, EOFError, ValueError):  # RuntimeError: encrypted
             raise InvalidInputError(f"{name}: it is damaged; save it again") from None
-    if size > most:
-        raise InvalidInputError(f"{name}: its content is larger than {most // 2**20} MB; send it in several parts")
+        if size > most:
+            raise InvalidInputError(f"{name}: its content is larger than {most // 2**20} MB; send it in several parts")
 
 
-def propose_table(form: Form, known: Mapping[str, Collection[str]], words: Vocabulary) -> Proposal:
+def check_lines(name: str, body: bytes, most_columns: int = 500, most_cells: int = 5_000_000) -> None:
+    """Refuse a text whose table is too large, before it is parsed.
+
+    Args:
+        name: of the file.
+        body: its content.
+        most_columns: entries of a line.
+        most_cells: entries of all lines.
+
+    Raises:
+        InvalidInputError: it has more of them, or too many rows.
+    """
+    rows = body.count(b"\n") + body.count(b"\r") - body.count(b"\r\n")
+    if rows > MOST_ROWS + 1:
+        raise InvalidInputError(f"{name}: it has more than {MOST_ROWS:,} rows; send it in several parts")
+    lines = body.splitlines()
+    for separator in SEPARATORS.encode():
+        counts = [line.count(separator) for line in lines]
+        if max(counts, default=0) >= most_columns or sum(counts) + rows > most_cells:
+            message = f"{name}: it has more than {most_columns} columns or {most_cells:,} entries"
+            raise InvalidInputError(f"{message}; send only the columns that are needed")
+
+
+def _unpacked_size(body: bytes, most: int, most_members: int = 5_000) -> int:
+    """Bytes of a zip archive as they are unpacked, whatever its directory says; counted to a little beyond `most`."""
+    size = 0
+    with zipfile.ZipFile(io.BytesIO(body)) as archive:
+        members = archive.infolist()
+        if len(members) > most_members:
+            raise zipfile.BadZipFile
+        for member in members:
+            if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+                raise zipfile.BadZipFile  # other ways unpack without a bound
+            member.file_size = most + 1  # reading ends there, or with the content
+            with archive.open(member) as stream:
+                while size <= most and (part := stream.read(1 << 16)):
+                    size += len(part)
+    return size
+
+
+def propose_table(
+    form: Form, known: Mapping[str, Collection[str]], words: Vocabulary, most: int = 100, longest: int = 80
+) -> Proposal:
     """Read a messy table, CSV or Excel, and propose how it is to be stored.
 
     Args:
@@ -241,6 +288,9 @@ def propose_table(form: Form, known: Mapping[str, Collection[str]], words: Vocab
         known: names by the columns that are wanted, `state` or `action` or both; other entries of these columns are
             read as the nearest name.
         words: of the programme.
+        most: different entries of a column of states or actions, or twice the known names if these are more; each is
+            compared with all others.
+        longest: letters of such an entry.
 
     Raises:
         EvenhandError: no arm or no such column is found in it.
@@ -248,34 +298,44 @@ def propose_table(form: Form, known: Mapping[str, Collection[str]], words: Vocab
     name, body = form.given_table
     check_unpacked(name, body)
     from evenhand.fitting.cleaning import clean_records
-    from evenhand.fitting.cleaning.raw_table import EXCEL, read_raw
+    from evenhand.fitting.cleaning.raw_table import read_raw
     from evenhand.fitting.cleaning.roles import guess_roles
 
     suffix = Path(name).suffix.lower()
+    if suffix not in EXCEL:
+        check_lines(name, body)
     with TemporaryDirectory() as folder:
         file = Path(folder) / f"table{suffix if suffix in EXCEL else '.csv'}"
         file.write_bytes(body)
         raw = read_raw(file)
+    if len(raw.frame) > MOST_ROWS:  # of a sheet
+        raise InvalidInputError(f"{name}: it has more than {MOST_ROWS:,} rows; send it in several parts")
     heads = {words.head(role).casefold(): role for role in ("arm", "group", "state")}
     own = {heads[name.casefold()]: name for name in raw.frame.columns if name.casefold() in heads}
     roles = own | guess_roles(raw.frame.columns, own)
     wanted = [role for role in ("arm", "time", *known) if role in roles]
     if "arm" not in roles or not known.keys() & roles.keys():
-        listed = ", ".join(raw.frame.columns)
+        listed = ", ".join(quoted(column) for column in raw.frame.columns[:SHOWN_FAULTS])
         message = f"no columns of arms and of {' or '.join(known)}s are found; the columns are {listed}"
         raise TableError([Fault("", message)], name)
+    used = {role: column for role, column in roles.items() if role not in ("type", "group")}
+    frame = raw.frame.select(used.values())
+    most = max(most, 2 * max(map(len, known.values())))
+    named = frame.select(used[role] for role in ("state", "from", "to", "action") if role in used)
+    if long := [one.name for one in named if one.n_unique() > most or (one.str.len_chars() > longest).any()]:
+        message = f"more than {most} different entries, or one of more than {longest} letters: choose another column"
+        raise TableError([Fault("", f"column {quoted(column)} has {message}") for column in long], name)
     # Cleaning is made for logs with times and states; a table of one step may lack either.
     added = {role: text for role, text in (("time", "0"), ("state", "seen")) if role not in roles}
-    cleaned = clean_records(_with(raw.frame, added), None, roles | {role: role for role in added})
+    cleaned = clean_records(_with(frame, added), None, used | {role: role for role in added})
     columns = {role: [entry or "" for entry in cleaned.frame[role].to_list()] for role in wanted}
     changes = [f"{one.message} ({counted(one.count, 'row')})" for one in cleaned.effects]
     changes += [one.message for one in raw.findings]
     for role in known.keys() & roles.keys():
         entries = columns[role]
-        read_as = {text: near for text in dict.fromkeys(entries) if (near := _known_name(text, known[role])) != text}
-        changes += [
-            f"“{text}” is read as “{near}” ({counted(entries.count(text), 'row')})" for text, near in read_as.items()
-        ]
+        counts = Counter(entries)
+        read_as = {text: near for text in counts if (near := _known_name(text, known[role])) != text}
+        changes += [f"“{text}” is read as “{near}” ({counted(counts[text], 'row')})" for text, near in read_as.items()]
         columns[role] = [read_as.get(text, text) for text in entries]
     table = Table(columns, [f"row {number + 1}" for number in range(len(cleaned.frame))], name)
     nouns = {"arm": words.arm.many, "time": "times", "state": "conditions", "action": "actions"}
@@ -324,13 +384,17 @@ def refusal_of(error: EvenhandError, what: str, in_rows: bool = False) -> ErrorV
     return ErrorView(what, fields, advice, status_of(error), error.code)
 
 
-def sent_rows(form: Form, error: EvenhandError, most: int = 500) -> summary.Table | None:
+def sent_rows(
+    form: Form, error: EvenhandError, most: int = 500, most_columns: int = 30, longest: int = 200
+) -> summary.Table | None:
     """Return the table of a form, with each fault in its row; None if it cannot be shown.
 
     Args:
         form: as it was sent.
         error: faults of the table.
         most: number of rows without a fault.
+        most_columns: number of columns.
+        longest: number of characters of an entry.
     """
     faults: dict[str, list[str]] = {}
     for fault in error.faults if isinstance(error, TableError) else ():
@@ -344,11 +408,12 @@ def sent_rows(form: Form, error: EvenhandError, most: int = 500) -> summary.Tabl
     wrong = sorted((row for row in cells if row in faults), key=natural)
     if not wrong:
         return None
+    heads = [name[:longest] for name in table.columns][:most_columns]
     rows = []
     for row in [*wrong, *[row for row in table.rows if row not in faults][:most]]:
-        texts = (*cells[row], "; ".join(faults.get(row, ())))
+        texts = (*(text[:longest] for text in cells[row][:most_columns]), "; ".join(faults.get(row, ())))
         line = tuple(summary.Cell(text, is_text=True) for text in texts)
         rows.append(summary.TableRow(row, line, kind="fault" if row in faults else ""))
     caption = f"{table.source}: {len(wrong)} of {len(cells)} rows {'has' if len(wrong) == 1 else 'have'} a fault"
-    heads = tuple(summary.Cell(text, is_text=True) for text in ("line", *table.columns, "what is wrong"))
-    return summary.Table(caption, heads, tuple(rows))
+    cells_of_head = tuple(summary.Cell(text, is_text=True) for text in ("line", *heads, "what is wrong"))
+    return summary.Table(caption, cells_of_head, tuple(rows))

@@ -143,10 +143,11 @@ def _given(programme: Programme, form: Form) -> dict[str, Any]:
     given: dict[str, Any] = {"budget": form.budget(status.budget), "start": form.text("start") or None}
     given["welfare"] = form.text("welfare") if form.text("welfare") not in ("", status.welfare) else None
     steps = form.text("steps")
-    is_number = steps.isascii() and steps.isdecimal() and len(steps) < 10
+    if steps and not (steps.isascii() and steps.isdecimal() and len(steps) < 10):
+        raise InvalidInputError(f"longest wait: expected a whole number, or nothing for none, got {steps[:50]!r}")
     promise = {
         "state": form.text("state"),
-        "steps": int(steps) if is_number else None,
+        "steps": int(steps) if steps else None,
         "group": form.text("of") or None,
     }
     given["max_wait"] = [promise] if form.text("state") else []

@@ -16,7 +16,7 @@ from evenhand.errors import EvenhandError, InvalidInputError
 from evenhand.model.io.text_table import csv_text
 from evenhand.programme.api.problem_details import ErrorView
 from evenhand.programme.api.service import service_of
-from evenhand.programme.decisions import PlanCells, PlanRow, StoredPlan, alternating
+from evenhand.programme.decisions import PlanCells, PlanRow, StoredPlan, drawn_part
 from evenhand.programme.named_model import Words
 from evenhand.programme.programme import Programme, Status
 from evenhand.programme.reports import read_observations, read_records
@@ -178,7 +178,7 @@ def show_today(programme: Programme, query: TableQuery, typed: Typed | None = No
         "groups": list(status.groups),
         "kinds": list(status.arms),
         "typed": replace(typed, changes=changes),
-        "alternating": alternating(plan.part, programme.vocabulary()) if plan and plan.part else "",
+        "drawn_part": drawn_part(plan.part) if plan and plan.part else "",
     }
 
 

@@ -115,6 +115,8 @@ class Counts:
         chosen, _ = list_amounts(types.usage[types.valid], cells[:, 0], self.problem.type_counts, limit, check)
         allocations = np.zeros((len(chosen), *types.valid.shape), dtype=np.int64)
         allocations[:, cells[:, 0], cells[:, 1], cells[:, 2]] = chosen
+        if self.problem.spends_all.any():
+            allocations = allocations[(self.usage_of(allocations) >= self.problem.least_use).all(axis=1)]
         state = self.index(allocations.sum(axis=-1))
         order = np.argsort(state, kind="stable")
         return state[order], allocations[order]

@@ -167,7 +167,7 @@ def solve_opening(
     openings: Sequence[int] = OPENINGS,
     sizes: ProgramSizes = USUAL_SIZES,
 ) -> FluidSolution | None:
-    """The relaxation of a discounted problem whose budget holds in each of the first steps: a tighter bound.
+    """The relaxation whose budget holds in each of the first steps, or of all if they are finite: a tighter bound.
 
     Args:
         problem: the problem.
@@ -178,16 +178,21 @@ def solve_opening(
         sizes: sizes up to which programs are used.
 
     Returns:
-        A solution by steps, the last of which lasts; None where the criterion is another, or no program is affordable.
+        A solution by steps, the last of which lasts; None under the average, or if no program is affordable.
         Where only the mean at the weights of the plain relaxation is, `welfare` is the weighted sum, as the bound is.
     """
-    # There the steps are separate already, or (average) the first ones do not count.
-    if not problem.criterion.contracts:
+    # Under the average the first steps do not count; with a finite horizon they may be separate already.
+    if problem.criterion.is_average or relaxed.by_step:
         return None
     plain = model_of(problem)
     objective = as_welfare(welfare, plain.num_members)
     # `solve_weighted` keeps no floors: with floors only the welfare itself will do.
     weights = _homogeneous_weights(plain, objective, relaxed) if plain.floors is None else None
+    if not problem.criterion.contracts:
+        wider = replace(sizes, columns_by_step=sizes.columns_of_weighted_steps)
+        if weights is None or not fluid_programs.fits_by_step(plain, Utilitarian(), wider):
+            return None
+        return solve_weighted(plain, weights, tolerance=tolerance, sizes=wider)
     few = fluid_programs.num_rank_rows(plain, objective) <= sizes.rank_rows_of_opening
     # These take many programs, each with more cuts than the last, and so get fewer columns.
     several = not isinstance(objective, RankWeighted) and not is_mean(objective, plain.num_members)
@@ -217,7 +222,11 @@ def _homogeneous_weights(model: FluidModel, welfare: Welfare, relaxed: FluidSolu
 
 
 def solve_weighted(
-    model: FluidModel, weights: Floats, floor_prices: Floats | None = None, tolerance: float = 1e-4
+    model: FluidModel,
+    weights: Floats,
+    floor_prices: Floats | None = None,
+    tolerance: float = 1e-4,
+    sizes: ProgramSizes = USUAL_SIZES,
 ) -> FluidSolution:
     """Maximise a weighted sum of the arms' values instead of a welfare: every weight its own, floors as prices.
 
@@ -229,6 +238,7 @@ def solve_weighted(
         weights: (type,) weights of the values.
         floor_prices: (type,) reward per unit of time in which one arm is served; 0 by default.
         tolerance: the relative gap to stop at.
+        sizes: sizes up to which programs are used.
 
     Returns:
         The solution with its values, use and prices; its `welfare` is the weighted sum.
@@ -240,9 +250,10 @@ def solve_weighted(
         rewards = rewards + number * floor_prices[:, None, None] * model.types.served
     rewards = np.where(model.types.valid, rewards, 0.0)
     scaled = FluidModel(
-        replace(model.types, rewards=rewards), model.counts, model.budget, model.criterion, model.initial
+        *(replace(model.types, rewards=rewards), model.counts, model.budget, model.criterion, model.initial),
+        spends_all=model.spends_all,
     )
-    return solve_model(scaled, Utilitarian(), tolerance)
+    return solve_model(scaled, Utilitarian(), tolerance, sizes=sizes)
 
 
 def model_of(problem: CoupledMDP) -> FluidModel:
@@ -254,7 +265,8 @@ def model_of(problem: CoupledMDP) -> FluidModel:
     types, criterion, budget = problem.types, problem.criterion, problem.usable_budget
     groups = problem.group_of_type if problem.over == "groups" else None
     floors = problem.type_floors if problem.has_floors else None
-    model = FluidModel(types.within(budget), problem.type_counts, budget, criterion, types.initial, groups, floors)
+    shared = (problem.type_counts, budget, criterion, types.initial, groups, floors)
+    model = FluidModel(types.within(budget), *shared, problem.spends_all if problem.spend else None)
     (num_types, num_states, num_actions), steps = types.rewards.shape, criterion.num_layers
     # As far as they matter, steps bend a frontier each at its own slope.
     vertices = 4.0 * num_states + (0.0 if steps == 1 else 4 * min(steps, 4 * criterion.total))
@@ -307,7 +319,7 @@ def solve_model(
         except NotConvergedError:
             if kind is None or isinstance(model.criterion, Opening):
                 raise
-    if kind is None:
+    if kind is None or model.spends_all is not None:
         return by_program()
     try:
         block = Block(model, num_cached=most_rounds)

@@ -10,7 +10,7 @@ from evenhand.errors import InfeasibleError, NotConvergedError, TooLargeError
 from evenhand.solvers.fluid.frontiers import FluidModel
 from evenhand.solvers.fluid.price_response import excess_of
 from evenhand.solvers.highs import LinearOptimum, LinearProgram, solve_program
-from evenhand.typing import Floats, Ints
+from evenhand.typing import Bools, Floats, Ints
 
 FLOOR_ROUNDING = 1e-7
 """The share of a floor, or of the budget that floors take, by which a solution may be out, as programs are."""
@@ -34,6 +34,9 @@ class ProgramSizes:
 
     columns_by_step: int = 12_000
     """Columns with a budget at every step."""
+
+    columns_of_weighted_steps: int = 300_000
+    """The same of one weighted mean, which bounds a welfare whose own program would be larger."""
 
     rank_rows_by_step: int = 5_000
     """Rows of ranks with a budget at every step."""
@@ -142,6 +145,13 @@ class Program:
         """The resources of which there is something; of the others nothing can be used."""
         return np.flatnonzero(self.model.budget > 0)
 
+    @property
+    def all_used(self) -> Bools:
+        """(step and resource,) whether exactly the budget is used."""
+        model = self.model
+        spends_all = np.zeros(len(model.budget), dtype=np.bool_) if model.spends_all is None else model.spends_all
+        return np.tile(spends_all[self.bought], self.layers)
+
     @cached_property
     def use(self) -> sparse.csr_array:
         """(step and resource, column) the share of the budget that a pair uses, all arms of its type together."""
@@ -217,8 +227,9 @@ class Program:
             ]
         )
         number = rows.shape[0]
-        zeros, open_use = np.zeros(self.num_members), np.full(self.use.shape[0], -np.inf)
+        zeros = np.zeros(self.num_members)
         limit = np.full(self.use.shape[0], 0.0 if most_use is None else most_use)
+        open_use = np.where(self.all_used, limit, -np.inf)
         least = np.where(np.isnan(floors), 0.0, floors)
         program = LinearProgram(
             gains=np.concatenate([np.zeros(self.num_columns), gains]),
@@ -240,7 +251,8 @@ class Program:
     def _read(self, optimum: LinearOptimum, number: int) -> Solved:
         # The multipliers of the budget rows are in units, for a share of the budget; prices are for weighted use.
         begin = self.flow[0].shape[0]
-        duals = np.maximum(optimum.duals[begin : begin + self.use.shape[0]], 0.0).reshape(self.layers, -1)
+        duals = optimum.duals[begin : begin + self.use.shape[0]]
+        duals = np.where(self.all_used, duals, np.maximum(duals, 0.0)).reshape(self.layers, -1)
         prices = np.zeros((self.layers, len(self.model.budget)))
         # A step without weight (discount 0) has no price.
         weights = np.where(self.step_weights > 0, self.step_weights, np.inf)[:, None]
@@ -277,7 +289,8 @@ class Program:
         """
         # With floors the budget may hold to rounding only: nothing that keeps them may use less.
         measure = self._follow(solved)
-        spent, most = self.spent(measure), 1.0 if self.model.floors is None else 1.0 + FLOOR_ROUNDING
+        exact = self.model.floors is None and self.model.spends_all is None
+        spent, most = self.spent(measure), 1.0 if exact else 1.0 + FLOOR_ROUNDING
         if (spent <= most).all():
             return measure
         least = self.spent(self.frugal)

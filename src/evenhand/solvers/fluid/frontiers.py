@@ -248,6 +248,9 @@ class FluidModel:
     floors: Floats | None = None
     """(type,) the least share of time in which each arm is served; None where there are none."""
 
+    spends_all: Bools | None = None
+    """(resource,) whether exactly the budget is used, so that prices may be negative; None if none is."""
+
     @cached_property
     def allowance(self) -> Floats:
         """(resource,) the budget of all steps."""
