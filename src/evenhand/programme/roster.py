@@ -114,6 +114,7 @@ def arms_named(
     wanted = set(names)
 
     def known(only: Sequence[str] | None) -> list[RosterArm]:
+        """Return the arms of some names, or all."""
         return [arm for arm in arms_as_of(tx, names=only) if groups is None or arm.group in groups]
 
     found = known(sorted(wanted)) if len(wanted) <= most else []
