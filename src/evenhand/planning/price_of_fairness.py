@@ -514,7 +514,9 @@ def _evaluate_by_all(plan: Solution, ideas: Mapping[str, Idea]) -> tuple[dict[st
         objective = seen.objective(idea.problem, idea.welfare)
         try:
             by[name] = objective(seen.values)
-            errors[name] = 0.0 if seen.samples is None else seen.samples.error(objective, seen.values)
+            # Without samples, a welfare is at most as uncertain as the most uncertain value: it moves by no more.
+            most = float(_arm_errors(plan).max())
+            errors[name] = most if seen.samples is None else seen.samples.error(objective, seen.values)
         except OutOfDomainError:  # a value of 0 has no logarithm
             by[name] = errors[name] = np.nan
     return by, errors
