@@ -330,14 +330,16 @@ class Programme:
         with self.store.reading() as tx:
             return self.library.numbers(tx)
 
-    def history(self, arm: str) -> list[reports.HistoryEntry]:
+    def history(self, arm: str, groups: Collection[str] | None = None) -> list[reports.HistoryEntry]:
         """All that happened to an arm, in the order in which it was written down, and what was expected.
 
         Args:
             arm: its name; of one that left and came back, everything.
+            groups: only of arms that are or were last in these groups; by default in any.
         """
         with self.store.reading() as tx:
             arms, words = roster.arms_named(tx, [arm]), self.library.model(tx)[1]
+            arms = [one for one in arms if groups is None or one.group in groups]
             name = roster.find_names(arms, [arm])[0].name
             return reports.history_of(tx, words, [one for one in arms if one.name == name], present_step(tx))
 

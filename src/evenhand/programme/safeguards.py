@@ -364,10 +364,9 @@ class GroupView:
 
     def history(self, arm: str) -> list[reports.HistoryEntry]:
         """As of `Programme`; of an arm that is or was last in one of the groups."""
-        last = {one.name: one.group for one in self._programme.arms(gone=True)}
-        if last.get(arm) not in self._groups:
+        if not any(one.name == arm and one.group in self._groups for one in self._programme.arms(gone=True)):
             raise NotFoundError("unknown arm")
-        found: list[reports.HistoryEntry] = self._programme.history(arm)
+        found: list[reports.HistoryEntry] = self._programme.history(arm, self._groups)
         return found
 
     def plan_of(self, plan: int) -> decisions.StoredPlan:
