@@ -103,7 +103,7 @@ def test_the_budget_of_this_step_is_not_forgotten(client, programme):
     assert 'name="budget" type="number" min="0" step="any" value="3"' in look(client).text
     send(client, "/today/plan", {"resource": "hours", "budget": "1"})
     page = look(client)
-    assert "are 1 hours" in words(page)
+    assert "the budget is 1 hour." in words(page)
     assert 'name="budget" type="number" min="0" step="any" value="1"' in page.text
     waiting = look(client, "/?ready=1&there=2.5")
     assert 'step="any" value="2.5"' in waiting.text
