@@ -1,7 +1,7 @@
 """Effects of actions in words: how many arms in 100 get better with an action, and how many without it.
 
 A state is better than another if an arm on its own has more value there, with service free of charge; if that makes no
-difference between states, if it is never served. Effects that are mainly protection are told by how many get worse.
+difference between states, if it is never served. Effects that mainly protect are stated by how many get worse.
 """
 
 from collections.abc import Sequence

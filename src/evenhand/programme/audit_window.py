@@ -296,12 +296,12 @@ def _read(
     at, values = rows(reports(table_, table_.c.state, table_.c.event), object, np.int64)
     if len(at):
         order = np.argsort(at, kind="stable")
-        at, state, told = at[order], *(value[order] for value in values)
+        at, state, reported = at[order], *(value[order] for value in values)
         again = np.concatenate([[False], at[1:] == at[:-1]])
         before = np.where(again, np.concatenate([[None], state[:-1]]), cells["state"][at])
         is_new = ~given(before)
         accepted_at = np.array([plan[3] for plan in of_step])
-        late.reshape(-1)[at[is_new & (told > accepted_at[at % width])]] = True
+        late.reshape(-1)[at[is_new & (reported > accepted_at[at % width])]] = True
         corrected.reshape(-1)[at[~is_new & (before != state)]] = True
         final = np.concatenate([~again[1:], [True]])
         cells["state"][at[final]] = state[final]
