@@ -13,6 +13,7 @@ NAMES = (
     "whittle",
     "fluid",
     "bounds",
+    "information",
     "mixtures",
     "policies",
     "sampling",
