@@ -13,11 +13,13 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from typing import Literal
 
 import numpy as np
 
 from benchmarks.timing import best_of, plot_growth
 from evenhand.model.coupled import CoupledMDP
+from evenhand.problems import literature
 from evenhand.problems.machine_replacement import machine_replacement
 from evenhand.problems.random_arms import random_coupled
 from evenhand.solvers.counts import SMALL, CountOptimum, CountPlan, plan_counts, solve_counts
@@ -66,6 +68,12 @@ def dense(num_arms: int, num_states: int, budget: float, seed: int = 0, slow: bo
     )
 
 
+def three_states(example: Literal[1, 2, 3], num_arms: int = 100) -> Case:
+    """An instance of the literature, with a budget of 0.4 N."""
+    name = f"three-states N={num_arms} b={round(0.4 * num_arms)} example={example} average"
+    return Case(name, lambda: literature.three_states(num_arms, example), slow=num_arms > 100)
+
+
 GROWTH = [machines(n) for n in (10, 30, 60, 100, 200, 300, 500, 1000)]
 
 OTHERS = [
@@ -79,10 +87,20 @@ OTHERS = [
     dense(30, 3, 3, num_actions=3, num_resources=2),
     dense(100, 3, 10, seed=0),
     dense(100, 3, 10, seed=1),
-    under("average", dense(100, 3, 40, seed=0, slow=True)),
+    dense(100, 3, 40, seed=0),
+    under("average", dense(100, 3, 40, seed=0)),
+    three_states(1),
+    three_states(2),
+    three_states(3),
+    three_states(1, 300),
+    three_states(2, 300),
+    three_states(3, 300),
+    dense(300, 3, 30, seed=0, slow=True),
+    dense(300, 3, 120, seed=0, slow=True),
     dense(30, 4, 3, seed=0),
     dense(40, 4, 4, seed=1),
-    dense(60, 4, 6, seed=0, slow=True),
+    dense(60, 4, 6, seed=0),
+    dense(60, 4, 24, seed=0),
     dense(100, 4, 10, seed=0, slow=True),
 ]
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from evenhand.kernels import Bands, Lines, Listed, Steps, number_points
+from evenhand.kernels import Bands, Lines, Listed, Steps, lattice_index, number_points
 from evenhand.typing import Bools, Floats, Indices, Ints
 
 
@@ -60,16 +60,17 @@ def grow_distribution(law: Floats, rows: Floats, leaving: Indices, parent: Indic
     return grown
 
 
-def dot_rows(left: Floats, right: Floats, i: Ints, j: Ints) -> Floats:
-    """(pair,) the products of chosen rows.
+def mix_arm(functions: Floats, rows: Floats, parent: Ints, points: Ints) -> Floats:
+    """(config, point) expectations over where one arm more arrives.
 
     Args:
-        left: (row, entry) one table.
-        right: (row, entry) the other.
-        i: (pair,) rows of `left`.
-        j: (pair,) rows of `right`.
+        functions: (parent, point with the arm) functions.
+        rows: (config, state) its probabilities.
+        parent: (config,) the function of each config.
+        points: (point, state) the lattice without it.
     """
-    return np.array([left[a] @ right[b] for a, b in zip(i, j, strict=True)])
+    after = [lattice_index(points + unit) for unit in np.eye(points.shape[1], dtype=np.int64)]
+    return sum(row[:, None] * functions[parent][:, place] for row, place in zip(rows.T, after, strict=True))
 
 
 def climb_budget(
@@ -161,7 +162,8 @@ def best_listed(points: Indices, listed: Listed, tables: Ints, values: Floats) -
     choice = np.zeros(len(points), dtype=np.int64)
     for a in range(len(listed.gains)):
         # Only points that have the arms to take.
-        able = np.flatnonzero((points >= listed.takes[a]).all(axis=1))
+        on_face = (points == listed.takes[a]) | ((listed.faces[a] >> np.arange(points.shape[1])) & 1 == 0)
+        able = np.flatnonzero(((points >= listed.takes[a]) & on_face).all(axis=1))
         index = number_points(points[able] + listed.shifts[a], np.int64(listed.arms[a]), tables)
         offer = listed.gains[a] + values[listed.offsets[a] + index]
         better = offer > best[able]

@@ -13,6 +13,7 @@ from evenhand.kernels import (
     lattice_below,
     lattice_index,
     lattice_points,
+    lattice_size,
     lattice_sweeps,
     lattice_tables,
     multinomial_probabilities,
@@ -324,13 +325,14 @@ def test_laws_grow_alike():
     assert law @ lattice_points(7, 3) == pytest.approx(lattice_points(7, 3) @ rows, abs=1e-12)
 
 
-def test_dot_rows_alike():
+@pytest.mark.parametrize("num_states", [1, 2, 3, 4])
+def test_arms_are_mixed_alike(num_states):
     rng = np.random.default_rng(2)
-    left, right = rng.random((5, 33)), rng.random((4, 33))
-    i, j = rng.integers(5, size=9), rng.integers(4, size=9)
-    plain = plain_sweeps.dot_rows(left, right, i, j)
-    assert plain == pytest.approx((left[i] * right[j]).sum(axis=1), abs=1e-12)
-    assert lattice_sweeps.dot_rows(left, right, i, j) == pytest.approx(plain, abs=1e-12)
+    functions, rows = rng.random((5, lattice_size(7, num_states))), rng.dirichlet(np.ones(num_states), size=9)
+    parent = rng.integers(5, size=9)
+    plain = plain_sweeps.mix_arm(functions, rows, parent, lattice_points(6, num_states))
+    fast = lattice_sweeps.mix_arm(functions, rows, parent, splits.lattice_arrivals(6, num_states))
+    assert fast == pytest.approx(plain, abs=1e-14)
 
 
 CELLS = {
@@ -380,6 +382,11 @@ def test_listed_allocations_alike():
     plan = plan_counts(PROBLEMS["dense, state-dependent"](), small=0)
     worth = np.random.default_rng(4).random(plan.algorithm.num_outcomes)
     inputs = (plan.outcomes.points, plan.chooser.listed, plan.outcomes.tables, worth)
+    faces = np.random.default_rng(4).integers(0, 2, len(plan.chooser.allocations))
+    best, choice = plain_sweeps.best_listed(inputs[0], inputs[1]._replace(faces=faces), *inputs[2:])
+    fast = lattice_sweeps.best_listed(inputs[0], inputs[1]._replace(faces=faces), *inputs[2:])
+    assert fast[0] == pytest.approx(best, abs=1e-12)
+    assert np.array_equal(fast[1], choice)
     best, choice = plain_sweeps.best_listed(*inputs)
     fast_best, fast_choice, deficits = lattice_sweeps.best_listed(*inputs)
     assert fast_best == pytest.approx(best, abs=1e-12)
@@ -404,6 +411,32 @@ def test_eliminated_allocations_were_not_best():
         assert np.array_equal(choice.targets, all_choice.targets)
         value, eliminated = value + 1e-3 * rng.random(plan.num_points), eliminated + worse.sum()
     assert eliminated > 0
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_dominated_allocations_are_not_best(seed):
+    """At any value function the maximum over all allocations is that without the dominated ones."""
+    rng = np.random.default_rng(seed)
+    arm = Arm(rng.dirichlet(np.ones(3), size=(3, 3)), rng.random((3, 3)), [[0, 0], [1, seed % 2], [seed % 3, 1]])
+    plan = plan_counts(CoupledMDP(arms=[arm], budget=[3.0, 2.0], discount=0.9, counts=[7]), small=0)
+    points, outcomes, listed = plan.outcomes.points, plan.outcomes, plan.chooser.listed
+    dominated = 0
+    for curved in (0.0, 0.01, 0.1):
+        value = points @ rng.random(3) + curved * rng.random(len(points))
+        best, choice = type(plan.chooser)(outcomes).improve(value, 0.9)
+        all_best, number, _ = lattice_sweeps.best_listed(points, listed, outcomes.tables, 0.9 * outcomes.expect(value))
+        assert best == pytest.approx(all_best, abs=1e-12)
+        assert np.array_equal(choice.amounts, plan.chooser.allocations[number])
+        assert outcomes.follow(choice.targets)(value) == pytest.approx(
+            outcomes.expect(value)[choice.targets], abs=1e-12
+        )
+        for more in ({"most": 50.0}, {"trusted": frozenset()}):  # part by part, and without dominance
+            again, other = type(plan.chooser)(outcomes).improve(value, 0.9, **more)
+            assert again == pytest.approx(all_best, abs=1e-12)
+            assert other.gains + 0.9 * outcomes.expect(value)[other.targets] == pytest.approx(all_best, abs=1e-12)
+        found = plan.chooser.dominance.find(plan.chooser.dominance.margins(value, 0.9), 1e-9)
+        dominated += np.count_nonzero(found.faces) + np.count_nonzero(found.nowhere)
+    assert dominated > 0
 
 
 def test_points_without_an_arm():

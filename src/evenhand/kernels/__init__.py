@@ -2,8 +2,9 @@
 
 randomness (numbers from counters), episodes and greedy_service (arms are served and move), count_step (counts move),
 env_step and priority_sampling (allocations of a network), lattice_sweeps and type_sweeps (value functions on counts),
-fluid_sweeps (frontiers and levels), whittle_pivots and whittle_layers (indices), products (operators of independent
-arms). A file of compiled loops loads Numba, so it is imported on first use: `kernels.step_crowds(...)`.
+fluid_sweeps (frontiers and levels), path_prices (bounds on revealed paths), whittle_pivots and whittle_layers
+(indices), products (operators of independent arms). A file of compiled loops loads Numba, so it is imported on first
+use: `kernels.step_crowds(...)`.
 """
 
 from typing import TYPE_CHECKING
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
         number_points,
         support_of_movers,
     )
+    from evenhand.kernels.path_prices import PathArms, least_duals
     from evenhand.kernels.priorities import priority_distribution
     from evenhand.kernels.priority_sampling import sample_by_priority
     from evenhand.kernels.products import ActionKernel, ProductKernel, kronecker_rows

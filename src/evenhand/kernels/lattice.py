@@ -161,10 +161,6 @@ def interpolate(function: Floats, num_arms: int, points: Array) -> Floats:
     return value
 
 
-COMPILE_FROM = 1e8
-"""Elementary operations from which distributions are computed by compiled code."""
-
-
 def count_movers(amounts: Array, rows: Floats) -> tuple[Ints, Floats]:
     """(mover, row) how many arms move by each distinct row, and the (row, next_state) distinct rows.
 
@@ -186,16 +182,28 @@ def movers_distribution(movers: Ints, rows: Floats) -> Floats:
         movers: (mover, row) how many arms move by each row; the same number of arms in all for each mover.
         rows: (row, next_state) the rows.
     """
-    num_states, num_arms = rows.shape[1], int(movers[0].sum())
-    work = float(len(movers)) * lattice_size(num_arms, num_states) * num_states * num_arms / 5
-    if work <= COMPILE_FROM:
-        return np.asarray(movers_distributions(movers, rows[None])[0])
-    from evenhand.kernels.lattice_sweeps import grow_distribution
-
     law = np.ones((1, 1))
     for total, (first, parent) in enumerate(_predecessors(movers), start=1):
-        law = grow_distribution(law, rows, first, parent, lattice_below(total, num_states))
-    return np.asarray(law)
+        law = add_arm(law, rows, first, parent, lattice_below(total, rows.shape[1]))
+    return law
+
+
+def add_arm(law: Floats, rows: Floats, first: Indices, parent: Indices, below: Indices) -> Floats:
+    """(mover, point) the distribution of one arm more.
+
+    Args:
+        law: (parent, point before) the distribution without it.
+        rows: (row, next_state) the rows.
+        first: (mover,) the row by which the arm moves.
+        parent: (mover,) the vector of movers without it.
+        below: (point, state) each point without an arm of a state, -1 if there is none.
+    """
+    if float(len(first)) * below.size <= 1e6:  # not worth compiling
+        before = np.pad(law, ((0, 0), (0, 1)))[parent]  # a point that is not there is the last, and 0
+        return np.asarray(sum(rows[first, j, None] * before[:, below[:, j]] for j in range(rows.shape[1])))
+    from evenhand.kernels.lattice_sweeps import grow_distribution
+
+    return np.asarray(grow_distribution(law, rows, first, parent, below))
 
 
 def movers_distributions(movers: Ints, rows: Floats) -> Floats:

@@ -6,7 +6,7 @@ Large work is cut into parts for threads, which do not change the result.
 import numpy as np
 
 from evenhand.kernels.compilation import in_parts, njit
-from evenhand.kernels.splits import Bands, Lines, Listed, Steps
+from evenhand.kernels.splits import Arrivals, Bands, Lines, Listed, Steps
 from evenhand.parallel import num_threads
 from evenhand.typing import Array, Floats, Indices, Ints
 
@@ -111,17 +111,37 @@ def _grow(part, parts, law, rows, leaving, parent, below, grown):
             grown[i, y] = total
 
 
-@njit(fastmath={"reassoc", "contract"})
-def dot_rows(left, right, i, j):
-    """(pair,) the products of rows i of `left` and j of `right`."""
-    result = np.empty(len(i))
-    for p in range(len(i)):
-        a, b = left[i[p]], right[j[p]]
-        total = 0.0
-        for k in range(len(a)):
-            total += a[k] * b[k]
-        result[p] = total
-    return result
+def mix_arm(functions: Floats, rows: Floats, parent: Ints, arrivals: Arrivals) -> Floats:
+    """(config, point) expectations over where one arm more arrives.
+
+    Args:
+        functions: (parent, point with the arm) functions.
+        rows: (config, state) its probabilities.
+        parent: (config,) the function of each config.
+        arrivals: of the lattice without it.
+    """
+    mixed = np.empty((len(rows), int(arrivals.runs[-1])))
+    in_parts(_mix, mixed.size * rows.shape[1], functions, rows, parent, arrivals, mixed)
+    return mixed
+
+
+@njit(fastmath={"contract"})
+def _mix(part, parts, functions, rows, parent, arrivals, mixed):
+    runs, offsets = arrivals
+    num_states, num_runs = offsets.shape
+    for i in range(part, len(rows), parts):
+        before, row, own = functions[parent[i]], rows[i], mixed[i]
+        for run in range(num_runs):
+            begin, end = runs[run], runs[run + 1]
+            here = own[begin:end]
+            for j in range(num_states):
+                p, there = row[j], before[begin + offsets[j, run] : end + offsets[j, run]]
+                if j == 0:
+                    for y in range(len(here)):
+                        here[y] = p * there[y]
+                else:
+                    for y in range(len(here)):
+                        here[y] += p * there[y]
 
 
 # -- the maximum by climbing ------------------------------------------------------------------------------------------
@@ -215,7 +235,7 @@ def best_listed(points: Array, listed: Listed, tables: Ints, values: Floats) -> 
 
 @njit
 def _best_listed(part, parts, points, listed, tables, values, best, choice, deficits):
-    takes, shifts, arms, offsets, gains = listed
+    takes, faces, shifts, arms, offsets, gains = listed
     num_points, num_states = points.shape
     offers, least = np.empty(len(gains)), deficits[part]
     for p in range(part, num_points, parts):
@@ -224,15 +244,19 @@ def _best_listed(part, parts, points, listed, tables, values, best, choice, defi
             able = True
             for s in range(num_states):
                 able = able and points[p, s] >= takes[a, s]
+                able = able and (points[p, s] == takes[a, s] or not (faces[a] >> s) & 1)
             offers[a] = -np.inf
             if not able:
                 continue
-            left = arms[a]
-            index = offsets[a]
-            for s in range(num_states - 1):
-                after = left - points[p, s] - shifts[a, s]
-                index += tables[num_states - 1 - s, left] - tables[num_states - 1 - s, after]
-                left = after
+            left, index, behind = arms[a], offsets[a], num_states - 1
+            for s in range(num_states):
+                behind -= (faces[a] >> s) & 1
+            # On the face, slots without arms are left out.
+            for s in range(num_states):
+                if not (faces[a] >> s) & 1 and behind > 0:
+                    after = left - points[p, s] - shifts[a, s]
+                    index += tables[behind, left] - tables[behind, after]
+                    left, behind = after, behind - 1
             offers[a] = gains[a] + values[index]
             if offers[a] > top:
                 top, first = offers[a], a

@@ -19,7 +19,6 @@ from math import prod
 
 import numpy as np
 from scipy import sparse
-from scipy.sparse import linalg
 
 from evenhand.typing import Floats, Ints
 
@@ -95,9 +94,9 @@ class ActionKernel:
         return prod(int((matrix > 0).sum(axis=2).max()) for matrix in self.matrices)
 
     @property
-    def T(self) -> linalg.LinearOperator:  # noqa: N802  # as arrays spell it
+    def T(self) -> "sparse.linalg.LinearOperator":  # noqa: N802  # as arrays spell it
         """The transpose, which moves measures instead of value functions."""
-        return linalg.LinearOperator(self.shape[::-1], matvec=self._push, dtype=np.float64)
+        return sparse.linalg.LinearOperator(self.shape[::-1], matvec=self._push, dtype=np.float64)
 
     def _push(self, measure: Floats) -> Floats:
         """(state,) where a (outcome,) measure goes in one step."""

@@ -272,6 +272,33 @@ def lattice_steps(points: Array, sources: Ints, landings: Ints) -> Steps:
     return Steps(runs.astype(np.int64), offsets, begins, ends)
 
 
+# -- arms that move one by one ----------------------------------------------------------------------------------------
+
+
+class Arrivals(NamedTuple):
+    """Effect of one arm more, by runs (`Steps`): within a run it adds the same to the number of a point."""
+
+    runs: Ints
+    """(run + 1,) where each run of the lattice without the arm begins."""
+
+    offsets: Ints
+    """(state, run) what the arm in a state adds to the number, which is then one of the lattice with it."""
+
+
+def lattice_arrivals(num_arms: int, num_states: int) -> Arrivals:
+    """The arrivals of one arm more than so many.
+
+    Args:
+        num_arms: number of arms without it.
+        num_states: number of states.
+    """
+    points = lattice_points(num_arms, num_states)
+    # With one state there is one point, its own run.
+    begins = np.flatnonzero(points[:, -2] == 0) if num_states > 1 else np.zeros(1, dtype=np.int64)
+    after = [lattice_index(points[begins] + unit) - begins for unit in np.eye(num_states, dtype=np.int64)]
+    return Arrivals(np.append(begins, len(points)), np.array(after))
+
+
 # -- the maximum by going through a list ------------------------------------------------------------------------------
 
 
@@ -280,6 +307,9 @@ class Listed(NamedTuple):
 
     takes: Indices
     """(allocation, state) arms taken out of each state."""
+
+    faces: Ints
+    """(allocation,) bit s is set if it is for points alone where it takes all arms of state s."""
 
     shifts: Indices
     """(allocation, state) arms that come in, less those taken."""

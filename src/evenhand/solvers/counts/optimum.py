@@ -13,10 +13,19 @@ import numpy as np
 
 from evenhand.checks import check_memory
 from evenhand.errors import NotApplicableError, NotConvergedError, TooLargeError
-from evenhand.kernels.lattice import interpolate, lattice_size, multinomial_probabilities
+from evenhand.kernels.lattice import interpolate, multinomial_probabilities
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.criterion import Criterion
-from evenhand.solvers.counts.count_operators import Choice, Climber, Lister, Outcomes, Tables
+from evenhand.solvers.counts.count_operators import (
+    MOST_VALUES,
+    Choice,
+    Climber,
+    Lister,
+    Outcomes,
+    Tables,
+    find_dominance,
+)
+from evenhand.solvers.counts.dominance import Dominance, Rule
 from evenhand.solvers.counts.policy_iteration import (
     LEAP,
     MOST_ROUNDS,
@@ -46,9 +55,6 @@ MOST_OPERATIONS = 1e14
 
 SMALL = 1e5
 """Entries of explicit tables up to which they are used: nothing is compiled for them."""
-
-COARSE_FROM = 3000
-"""Count states from which on the value function of fewer arms is computed first, as a start."""
 
 _ROUNDS_GUESS, _SWEEPS_GUESS = 8, 80
 """Typical numbers of policy improvements and of sweeps, for estimates of work."""
@@ -112,26 +118,93 @@ class CountPlan:
         """About how much memory solving takes."""
         algorithm, num_cells = self.algorithm, len(self.slots.cells)
         choices = float(np.dtype(self.choices_type).itemsize) * self.num_points * num_cells
-        # For each arrival of extra arms at each point, a number of 4 bytes and a value of 8.
-        mixing = sum(12.0 * algorithm.size_of(t) * self._width(t) for t in range(1, len(algorithm.extras)))
+        levels = [algorithm.size_of(t) for t in algorithm.base_levels]
         if algorithm.splits is None:
-            base = sum(8.0 * algorithm.size_of(t) ** 2 for t in algorithm.base_levels) + 8.0 * self.num_points**2 / 2
+            base = sum(8.0 * size**2 for size in levels)
         else:
-            base = sum(4.0 * algorithm.size_of(t) for t in algorithm.base_levels) * len(algorithm.splits[0])
+            base = sum(4.0 * size for size in levels) * len(algorithm.splits[0])
+        # Values of outcomes, before and after base rows move; what the rules of dominance compare.
+        mixing = 8.0 * len(algorithm.allocations) * (num_cells + 2) ** 2
+        mixing += 24.0 * self.num_values
+        mixing += 8.0 * self.slots.num_states**2 * self.num_points
         depth = 0 if algorithm.climb is None else int(algorithm.climb.units.max()) + 1
         # GMRES keeps a vector a step.
         per_point = 8.0 * (LEAP + 4) + 16.0 * (6 + self.slots.num_states) + num_cells * (12.0 + 16.0 * depth)
-        work = mixing + base + 24.0 * algorithm.num_outcomes + per_point * self.num_points
+        work = mixing + base + per_point * self.num_points
         return work + self.criterion.num_layers * choices
 
     @property
+    def num_values(self) -> float:
+        """Number of values of outcomes that are stored at once."""
+        algorithm, every = self.algorithm, np.arange(len(self.algorithm.allocations))
+        if self.dominance is None:
+            return float(algorithm.num_outcomes)
+        return min(float(np.sum(algorithm.values_after(every, np.zeros_like(every)))), MOST_VALUES)
+
+    @cached_property
+    def dominance(self) -> Dominance | None:
+        """The rules of dominance, if there are any."""
+        return find_dominance(self.algorithm)
+
+    @cached_property
+    def coarse(self) -> tuple["CountPlan", Floats] | None:
+        """A quarter of the arms at the same proportions, and its value function; None if it is of no use."""
+        fewer, limit, least = self.slots.num_arms // 4, self.arm.limit, self.arm.least
+        if not self.criterion.is_stationary or self.num_points < 3000 or fewer < 10:  # quick without
+            return None
+        share, exact = fewer / self.slots.num_arms, least > 0
+        units = np.where(self.arm.usage > 0, self.arm.usage, np.inf).min(axis=(0, 1))[exact]
+        # A budget that must be spent is rounded to whole units.
+        limit = limit * share
+        limit[exact] = np.floor(limit[exact] / units) * units * (1 + 1e-9)
+        arm = self.arm._replace(num_arms=fewer, limit=limit, least=np.where(exact, limit * (1 - 1e-8), 0.0))
+        with suppress(NotApplicableError, NotConvergedError, TooLargeError):  # their budget may be too small
+            plan = plan_arm(arm, self.criterion)
+            return plan, solve_counts(plan, self.arm.initial, 1e-3).value_function
+        return None
+
+    def rules(self, share: float) -> frozenset[Rule]:
+        """Rules of dominance for a quarter of the arms; none where few allocations make them needless.
+
+        Args:
+            share: of the counts at which serving one more arm may be worse than not.
+        """
+        if self.dominance is None or self._operations() < 1e11 or self.coarse is None:
+            return frozenset()
+        plan, value = self.coarse
+        if plan.dominance is None or not np.array_equal(plan.slots.cells, self.slots.cells):
+            return frozenset()
+        surely, mostly = (plan.dominance.margins(value, self.criterion.factor, part) for part in (0.0, share))
+        return frozenset(rule for rule in surely if (mostly if rule[1] < 0 else surely)[rule] > 0)
+
+    @cached_property
+    def trusted(self) -> frozenset[Rule]:
+        """Rules of dominance by which a first guess is found."""
+        return self.rules(0.5)
+
+    @cached_property
     def operations(self) -> float:
         """About how many elementary operations solving takes."""
+        if self.dominance is None or not self.trusted:
+            return self._operations()
+        # The last round compares what is not surely dominated, the others what probably is not.
+        operations = float(self.num_points) ** 2
+        for rules, rounds, sweeps in ((self.rules(0.0), 1, 1), (self.trusted, _ROUNDS_GUESS, _SWEEPS_GUESS)):
+            faces, nowhere, _ = self.dominance.find(dict.fromkeys(rules, np.inf), 0.0)
+            rest = np.flatnonzero(~nowhere)
+            outcomes, arrivals = self.algorithm.values_after(rest, faces[rest])
+            # On faces the laws of arrivals are matrices, and products of matrices are fast.
+            work = float(outcomes @ np.where(faces[rest] > 0, arrivals / 4, self.slots.num_arms))
+            operations += sweeps * work + rounds * float(self.num_points) * len(rest)
+        return operations
+
+    def _operations(self) -> float:
+        """Operations without dominance."""
         algorithm, points = self.algorithm, float(self.num_points)
-        last = len(algorithm.extras) - 1
-        # A product of matrices takes about an eighth of its multiplications.
-        mixed = [algorithm.size_of(t) * self._width(t) * len(algorithm.extras[t]) / 8.0 for t in range(1, last + 1)]
-        mixing = sum(mixed)
+        # An arm more in an extra slot: a sum over states for every outcome.
+        last, mixing = len(algorithm.extras) - 1, 0.0
+        if len(algorithm.extras) > 1:
+            mixing = float(self.slots.num_states) * algorithm.num_outcomes
         row, growing = points, points**2 * (self.slots.num_arms + 1) / 2
         if algorithm.splits is not None:
             # A binomial window that leaves out 1e-16 is about 17 deviations wide.
@@ -146,18 +219,11 @@ class CountPlan:
         improving = every + mixing + 2.0 * points * choices
         if not self.criterion.is_stationary:
             return growing + self.criterion.num_layers * improving
-        single, rounds = every if algorithm.splits is not None else points**2, float(_ROUNDS_GUESS)
+        rounds, single = float(_ROUNDS_GUESS), every if algorithm.splits is not None else points**2
         if last > 0:
-            # Most allocations are eliminated after the first round, and a policy mostly serves as many as it can.
-            rounds, mixing = rounds / 4, mixed[-1]
-            if algorithm.splits is not None and algorithm.mixtures is None:
-                single *= len(algorithm.extras[last]) * algorithm.size_of(last) / algorithm.num_outcomes
-        return growing + rounds * improving + _SWEEPS_GUESS * (single + mixing)
-
-    def _width(self, t: int) -> int:
-        """Points of the small lattice that t extra arms can reach, at most."""
-        rows = self.algorithm.mixtures if self.algorithm.mixtures is not None else self.slots.extra_rows
-        return lattice_size(t, int((rows > 0).any(axis=0).sum()))
+            # Most outcomes are dominated or eliminated after the first round, and a policy follows few.
+            return growing + every + rounds * points * choices + (rounds + _SWEEPS_GUESS) * (mixing + row * points)
+        return growing + rounds * improving + _SWEEPS_GUESS * single
 
     # -- what is built of it ------------------------------------------------------------------------------------------
 
@@ -254,11 +320,19 @@ def solve_counts(
     first, first_error = multinomial_probabilities(outcomes.points, initial), law_error(plan.slots.num_arms)
     certifier = Certifier(criterion, plan.slots.largest_reward, outcomes.error, first, first_error)
     base_rewards = outcomes.points @ plan.slots.base_rewards
-    value = first_guess(plan, initial) if criterion.is_stationary else np.zeros(plan.num_points)
+    value = np.zeros(plan.num_points)
+    if plan.coarse is not None:
+        value = interpolate(plan.coarse[1], plan.coarse[0].slots.num_arms, outcomes.points)
 
     def improve(value: Floats) -> tuple[Floats, Choice]:
         """Return the Bellman operator at a value function, and the greedy choice."""
         best, choice = plan.chooser.improve(value, criterion.factor)
+        return base_rewards + best, choice
+
+    def improve_by_trusted(value: Floats) -> tuple[Floats, Choice]:
+        """Return a lower bound of the operator, over what the trusted rules do not dominate, and the choice."""
+        assert isinstance(chooser, Lister)
+        best, choice = chooser.improve(value, criterion.factor, plan.trusted)
         return base_rewards + best, choice
 
     def evaluate(value: Floats, width: float, choice: Choice) -> Floats:
@@ -272,6 +346,10 @@ def solve_counts(
         if progress is not None:
             progress(criterion.num_layers - step, step / criterion.num_layers)
 
+    chooser = plan.chooser
+    if plan.trusted:  # a better first guess: what it proves is not used
+        with suppress(NotApplicableError, NotConvergedError):
+            value = iterate(certifier, improve_by_trusted, evaluate, value, tolerance, None, most_rounds)[2]
     if criterion.is_stationary:
         found = iterate(certifier, improve, evaluate, value, tolerance, progress, most_rounds)
         choice, bounds, value, rounds = found
@@ -289,19 +367,3 @@ def solve_counts(
         value_function=value,
         rounds=rounds,
     )
-
-
-def first_guess(plan: CountPlan, initial: Floats) -> Floats:
-    """(count state,) value function of a quarter of the arms at the same proportions; 0 if there are few count states.
-
-    Args:
-        plan: the problem.
-        initial: (state,) distribution of an arm's first state.
-    """
-    fewer = plan.slots.num_arms // 4
-    if plan.num_points >= COARSE_FROM and fewer >= 10:
-        arm = plan.arm._replace(num_arms=fewer, limit=plan.arm.limit * (fewer / plan.slots.num_arms))
-        with suppress(NotApplicableError, NotConvergedError):  # the budget of fewer arms may be too small
-            coarse = solve_counts(plan_arm(arm, plan.criterion), initial, 1e-3)
-            return interpolate(coarse.value_function, fewer, plan.outcomes.points)
-    return np.zeros(plan.num_points)

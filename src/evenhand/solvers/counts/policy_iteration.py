@@ -45,7 +45,7 @@ from collections.abc import Callable
 from typing import NamedTuple, TypeVar
 
 import numpy as np
-from scipy.sparse.linalg import LinearOperator, gmres
+from scipy import sparse
 from scipy.special import gammaln
 
 from evenhand.errors import EvenhandError, NotApplicableError, NotConvergedError
@@ -235,7 +235,7 @@ def _stopped(criterion: Criterion, bounds: Bounds) -> EvenhandError:
     if criterion.contracts:
         return NotConvergedError(f"the relative gap stopped closing at {bounds.gap:.3g}: the arms forget very slowly")
     return NotApplicableError(
-        f"the criterion average asks for one long run, and here the bounds on the mean reward stopped closing at "
+        f"the criterion average needs one recurrent class, and here the bounds on the mean reward stopped closing at "
         f"{bounds.low:.6g} and {bounds.high:.6g}: it depends on where the arms start, or they take very long to "
         f"forget where they were. {INSTEAD_OF_AVERAGE}"
     )
@@ -301,9 +301,9 @@ def _leap(certifier: Certifier, follow: Follow, rewards: Floats, value: Floats) 
         return np.asarray(correction - factor * follow(correction) + mean)
 
     change = rewards + factor * follow(value) - value
-    operator = LinearOperator((len(value), len(value)), matvec=residual, dtype=np.float64)
+    operator = sparse.linalg.LinearOperator((len(value), len(value)), matvec=residual, dtype=np.float64)
     uneven = change - sum(extremes(change)) / 2  # what is the same everywhere does not widen it
-    correction, _ = gmres(operator, uneven, rtol=SHRINK**2, atol=0.0, restart=LEAP, maxiter=1)
+    correction, _ = sparse.linalg.gmres(operator, uneven, rtol=SHRINK**2, atol=0.0, restart=LEAP, maxiter=1)
     leapt = value + correction
     after = rewards + factor * follow(leapt) - leapt
     width, surely = np.ptp(change), np.ptp(after) + 4 * certifier.step_error(leapt)

@@ -21,11 +21,11 @@ choices, none of which changes the result:
 from typing import NamedTuple
 
 import numpy as np
-from scipy.optimize import nnls
+import scipy
 
 from evenhand.display import size_in_words
 from evenhand.errors import NotApplicableError, TooLargeError
-from evenhand.kernels.lattice import lattice_size, list_amounts
+from evenhand.kernels.lattice import lattice_size, lattice_tables, list_amounts
 from evenhand.kernels.splits import Split, factorise
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.criterion import Criterion
@@ -67,6 +67,9 @@ class TypeTables(NamedTuple):
     limit: Floats
     """(resource,) the budget, with its room for rounding."""
 
+    least: Floats
+    """(resource,) least use, with its room for rounding; 0 if the budget need not be spent."""
+
     @property
     def affordable(self) -> Bools:
         """(state, action) actions that the budget allows."""
@@ -99,6 +102,9 @@ class Slots(NamedTuple):
     limit: Floats
     """(resource,) the budget."""
 
+    least: Floats
+    """(resource,) least use: positive if the budget must be spent."""
+
     base_rewards: Floats
     """(state,) reward of an arm left at its base, as a share of the mean over all arms."""
 
@@ -124,7 +130,9 @@ def read_tables(problem: CoupledMDP) -> list[TypeTables]:
         tables = types.transitions[t, :S, :A, :S], types.rewards[t, :S, :A], types.usage[t, :S, :A]
         served, valid = types.served[t, :S, :A].astype(np.float64), types.valid[t, :S, :A]
         number = int(problem.type_counts[t])
-        found.append(TypeTables(*tables, served, valid, types.initial[t, :S], number, problem.budget_limit))
+        found.append(
+            TypeTables(*tables, served, valid, types.initial[t, :S], number, problem.budget_limit, problem.least_use)
+        )
     return found
 
 
@@ -147,6 +155,7 @@ def read_slots(arm: TypeTables) -> Slots:
         needs=arm.usage[cells[:, 0], cells[:, 1]],
         landings=landings,
         limit=arm.limit,
+        least=arm.least,
         base_rewards=at_base / arm.num_arms,
         gains=gains,
         # A mean over N arms: max|at_base| at the most at their base, and each of the N may add a gain.
@@ -162,7 +171,7 @@ def check_one_class(arm: TypeTables, criterion: Criterion) -> None:
     closed = [states.tolist() for states in closed_classes(np.asarray(moves, dtype=np.float64))]
     if len(closed) > 1:
         raise NotApplicableError(
-            f"the criterion average asks for one long run, and an arm has {len(closed)} groups of states that no "
+            f"the criterion average needs one recurrent class, and an arm has {len(closed)} groups of states that no "
             f"action leaves (such as the states {closed[0][:5]} and {closed[1][:5]}): its mean reward depends on "
             f"where it starts. {INSTEAD_OF_AVERAGE}"
         )
@@ -183,11 +192,15 @@ def _best_free(arm: TypeTables, free: Bools) -> Ints:
 
 
 def _is_dominated(arm: TypeTables, s: np.int64, a: np.int64) -> bool:
-    """Return True if another action of the state has the same row, no larger usage and no smaller reward."""
-    usage, rewards = arm.usage[s], arm.rewards[s]
+    """Return True if another action of the state has the same row, no larger usage and no smaller reward.
+
+    What must be spent must be the same.
+    """
+    usage, rewards, exact = arm.usage[s], arm.rewards[s], arm.least > 0
     rivals = (b for b in range(len(rewards)) if b != a and _same(arm.transitions[s, a], arm.transitions[s, b]))
     return any(
         (usage[b] <= usage[a]).all()
+        and (usage[b] == usage[a])[exact].all()
         and rewards[b] >= rewards[a]
         and (b < a or rewards[b] > rewards[a] or (usage[b] < usage[a]).any())  # of equals the first stays
         for b in rivals
@@ -215,10 +228,7 @@ MOST_ALLOCATIONS = 3_000_000
 MIXTURE_ERROR = 1e-15
 """Largest error, per entry, of a mixture of base rows that replaces an extra row."""
 
-INSTEAD = "Use fewer arms, a smaller budget, or a bound from the fluid relaxation."
-
-_LARGEST_RATIO = 16
-"""Largest use of a cell, as a multiple of the unit of use."""
+INSTEAD = "Use fewer arms, a smaller budget, or the method fluid, which proves how far it may be from the optimum."
 
 
 class Climb(NamedTuple):
@@ -264,7 +274,22 @@ class CountAlgorithm(NamedTuple):
     @property
     def num_outcomes(self) -> int:
         """Number of counts of slots after a decision."""
-        return sum(len(configs) * self.size_of(t) for t, configs in enumerate(self.extras))
+        reached = range(1)
+        if len(self.extras) > 1:  # if the budget must be spent, not all numbers of arms
+            reached = np.unique(spread_extras(self.slots, self.allocations).sum(axis=1)).tolist()
+        return sum(len(self.extras[t]) * self.size_of(t) for t in reached)
+
+    def values_after(self, allocations: Ints, faces: Ints) -> tuple[Ints, Ints]:
+        """(allocation,) number of outcomes, and of points where the arms in extra slots arrive.
+
+        Args:
+            allocations: their numbers.
+            faces: (allocation,) bit s is set if no outcome that matters has an arm in slot s.
+        """
+        tables = lattice_tables(self.slots.num_arms, self.slots.num_states)
+        extra = spread_extras(self.slots, self.allocations[allocations]).sum(axis=1)
+        behind = self.slots.num_states - 1 - (faces[:, None] >> np.arange(self.slots.num_states) & 1).sum(axis=1)
+        return tables[np.maximum(behind, 0), self.slots.num_arms - extra], tables[-1, extra]
 
     @property
     def base_levels(self) -> range:
@@ -300,6 +325,7 @@ def _climbing(slots: Slots) -> Climb | None:
     # A resource binds if all arms in the dearest cell would use more of it than there is.
     binding = slots.num_arms * slots.needs.max(axis=0, initial=0.0) > slots.limit
     # The climb serves cell after cell: it needs an order, one budget at most, and landings on the lattice itself.
+    # There is no order if a budget must be spent, since every state has a cell then (`CoupledMDP.check_spend`).
     if order is None or len(slots.cells) == 0 or len(slots.extra_rows) or binding.sum() > 1:
         return None
     # Where nothing binds, the arms themselves are the budget.
@@ -314,7 +340,7 @@ def _climbing(slots: Slots) -> Climb | None:
         room = min(slots.limit[binding][0] / need.min(), slots.num_arms * units.max())
     whole = np.rint(units)
     num_units = int(np.floor(room))
-    fits = (np.abs(units - whole) <= 1e-12 * whole).all() and whole.max() <= _LARGEST_RATIO
+    fits = (np.abs(units - whole) <= 1e-12 * whole).all() and whole.max() <= 16  # as many budgets are stored
     if not fits or (num_units + 1.0) ** len(slots.cells) >= 2.0**62:  # a choice must fit into one code
         return None
     return Climb(order, whole.astype(np.int64), num_units)
@@ -343,7 +369,8 @@ def list_allocations(slots: Slots, num_points: int) -> Ints:
             )
 
     kinds, arms = np.zeros(len(slots.cells), dtype=np.int64), np.array([slots.num_arms])
-    return list_amounts(slots.needs, kinds, arms, slots.limit, check, takes_rest=False)[0].astype(np.int64)
+    amounts, used = list_amounts(slots.needs, kinds, arms, slots.limit, check, takes_rest=False)
+    return amounts[(used >= slots.least).all(axis=1)].astype(np.int64)
 
 
 # -- arms in extra slots ---------------------------------------------------------------------------------------------
@@ -354,9 +381,14 @@ def _extra_configs(slots: Slots, allocations: Ints) -> list[Ints]:
     if len(slots.extra_rows) == 0:
         return [np.zeros((1, 0), dtype=np.int64)]
     spread = np.unique(spread_extras(slots, allocations), axis=0)
-    # With an allocation the list has every smaller one: no config lacks those of one arm less.
     totals = spread.sum(axis=1)
-    return [spread[totals == t] for t in range(int(totals.max()) + 1)]
+    levels = [spread[totals == t] for t in range(int(totals.max()) + 1)]
+    # With every config the one without an arm of its first extra slot: it is missing if the budget must be spent.
+    for t in range(len(levels) - 1, 0, -1):
+        first = (levels[t] > 0).argmax(axis=1)[:, None]
+        fewer = levels[t] - (np.arange(spread.shape[1]) == first)
+        levels[t - 1] = np.unique(np.concatenate([levels[t - 1], fewer]), axis=0)
+    return levels
 
 
 def spread_extras(slots: Slots, amounts: Ints) -> Ints:
@@ -370,7 +402,7 @@ def _mixtures(extra_rows: Floats, base_rows: Floats) -> Floats | None:
     weights = np.zeros((len(extra_rows), len(base_rows)))
     for e, row in enumerate(extra_rows):
         # the row of ones asks for weights that sum to 1
-        solution, _ = nnls(np.vstack([base_rows.T, np.ones(len(base_rows))]), np.append(row, 1.0))
+        solution, _ = scipy.optimize.nnls(np.vstack([base_rows.T, np.ones(len(base_rows))]), np.append(row, 1.0))
         solution[solution < 1e-15] = 0.0
         # One row that is not a mixture, and arms in extra slots move by themselves.
         if not solution.any() or np.abs(solution @ base_rows - row).max() > MIXTURE_ERROR:

@@ -39,7 +39,7 @@ from evenhand.model.policy import BasePolicy, check_arrays
 from evenhand.model.simulator import Problem
 from evenhand.model.stateful_policy import on_batches
 from evenhand.model.tabular import TabularMDP
-from evenhand.solvers.reduction import MOST_PAIRS, PairTable
+from evenhand.solvers.pair_table import MOST_PAIRS, PairTable
 from evenhand.typing import Array, Floats, Indices, Ints
 
 _INSTEAD = "Use fewer arms, or the method fluid, which needs no table."

@@ -118,6 +118,7 @@ class Operators:
         moves, rows, stride = self.types[kind], self._rows[kind], self._strides[kind]
         fits = (used + moves.uses <= self.plan.limit).all(axis=1)
         if kind == len(self.types) - 1:
+            fits &= (used + moves.uses >= self.plan.least).all(axis=1)
             # The last type: expectation and maximum at once, for whatever the others have left of the budget.
             # Neighbouring uses that fit make one range of outcomes.
             spans = moves.starts[np.flatnonzero(np.diff(fits, prepend=False, append=False))].reshape(-1, 2)

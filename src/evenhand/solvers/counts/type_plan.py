@@ -177,11 +177,8 @@ def read_moves(tables: TypeTables) -> Moves:
 BLOCK = 2**16
 """Values of a block on the way down; more are treated one block after the other."""
 
-OVERHEAD, TAKEN = 40.0, 0.1
-"""Operations a state that a sweep costs beside expectations, and the share of outcomes that a policy leads to."""
-
-POLICIES, IMPROVEMENTS, SWEEPS = 20, 3, 80
-"""Typical numbers of policies that column generation prices, and of improvements and sweeps per policy."""
+POLICIES = 20
+"""Typical number of policies that column generation prices."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -193,6 +190,9 @@ class TypedPlan:
 
     limit: Floats
     """(resource,) the budget, with its room for rounding."""
+
+    least: Floats
+    """(resource,) least use, with its room for rounding; 0 if the budget need not be spent."""
 
     criterion: Criterion
     """Criterion that values rewards over time."""
@@ -246,12 +246,13 @@ class TypedPlan:
     @cached_property
     def following(self) -> float:
         """About how many operations one sweep of a policy takes."""
-        work, nodes, rest = OVERHEAD * self.num_states, 1.0, float(self.num_states)
+        # Beside expectations a sweep costs 40 operations a state, and a policy leads to a tenth of the outcomes.
+        work, nodes, rest = 40.0 * self.num_states, 1.0, float(self.num_states)
         for moves in self.types:
             rest /= moves.num_points
             # No more leaves than states, since a policy has one outcome in each.
             nodes = min(nodes * len(moves.movers), float(self.num_states))
-            work += TAKEN * nodes * rest * float(moves.entries.sum()) / len(moves.movers)
+            work += 0.1 * nodes * rest * float(moves.entries.sum()) / len(moves.movers)
         return work
 
     @property
@@ -260,7 +261,8 @@ class TypedPlan:
         laws = sum(float(len(moves.movers)) * moves.num_points * moves.tables.num_arms for moves in self.types)
         if not self.criterion.is_stationary:
             return laws + POLICIES * self.criterion.num_layers * (self.improving + self.following)
-        return laws + POLICIES * (IMPROVEMENTS * self.improving + SWEEPS * self.following)
+        # Typically 3 improvements a policy, and 80 sweeps.
+        return laws + POLICIES * (3 * self.improving + 80 * self.following)
 
     @property
     def size_in_bytes(self) -> float:
@@ -307,4 +309,4 @@ def plan_types(problem: CoupledMDP) -> TypedPlan:
     if not fits_in_memory(8.0 * LEAP * number):
         raise TooLargeError(f"the count space has {size_in_words(number)} states. {INSTEAD}")
     types = [read_moves(tables) for tables in read_tables(problem)]
-    return TypedPlan(types, problem.budget_limit, problem.criterion)
+    return TypedPlan(types, problem.budget_limit, problem.least_use, problem.criterion)
