@@ -19,7 +19,8 @@ __all__ = [
     "__version__", "backtest", "bound", "check", "check_policy", "check_welfare", "clean_records", "compare",
     "errors", "evaluate", "fit", "indices", "load", "load_plan", "load_policy", "make_policy", "open_arms",
     "parse_welfare", "policies", "price_of_fairness", "problems", "register_welfare", "save", "save_policy",
-    "save_solution", "simulate", "simulate_counts", "solve", "train", "uncertainty", "write_arms",
+    "save_solution", "simulate", "simulate_counts", "solve", "study", "train", "uncertainty",
+    "write_arms",
 ]  # fmt: skip
 
 

@@ -45,5 +45,6 @@ from evenhand.planning.price_of_fairness import price_of_fairness as price_of_fa
 from evenhand.planning.relaxation import bound as bound
 from evenhand.planning.solution import Solution as Solution
 from evenhand.planning.solve import solve as solve
+from evenhand.planning.study import study as study
 from evenhand.planning.task import SolveMethod as SolveMethod
 from evenhand.policies.index import indices as indices
