@@ -25,6 +25,7 @@ from stable_baselines3.common.vec_env import VecEnv
 from evenhand.checks import check_positive_int
 from evenhand.display import counted, from_report
 from evenhand.errors import InvalidInputError
+from evenhand.learning.typed import TypeWorld
 from evenhand.learning.worlds import ArmWorld, CountWorld, JointWorld, Step, Tasks, sampled, world_of
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.rules import AllocationRule
@@ -191,7 +192,9 @@ class Copies(VecEnv):
 
     render_mode = None
 
-    def __init__(self, world: CountWorld | ArmWorld | JointWorld, num_copies: int, horizon: int, *spaces: Space[Any]):
+    def __init__(
+        self, world: CountWorld | ArmWorld | JointWorld | TypeWorld, num_copies: int, horizon: int, *spaces: Space[Any]
+    ):
         """Prepare the copies.
 
         Args:
@@ -301,6 +304,30 @@ class BatchedCounts(Copies):
         check_positive_int(num_copies, "num_copies")
         world = world_of(problem, num_copies, rule, tasks, rng)
         super().__init__(world, num_copies, horizon, *spaces(problem, rule))
+
+
+class BatchedTypes(Copies):
+    """Many copies of a problem with arms of several types, at weights drawn per episode."""
+
+    def __init__(
+        self, problem: CoupledMDP, num_copies: int, horizon: int, centre: Floats, rng: int | np.random.Generator
+    ) -> None:
+        """Prepare the copies.
+
+        Args:
+            problem: the problem.
+            num_copies: copies to step together.
+            horizon: steps until an episode is cut off.
+            centre: (type,) weights around which those of the episodes are drawn.
+            rng: seed or generator.
+        """
+        world = TypeWorld(problem, num_copies, centre, rng)
+        num_types, num_states, num_actions = problem.types.valid.shape
+        inputs = num_types * (num_states + 1) + problem.num_resources
+        observation = Box(0.0, 1.0, (inputs,), np.float32)
+        super().__init__(
+            world, num_copies, horizon, observation, Box(-1.0, 1.0, (num_types * num_states * num_actions,), np.float32)
+        )
 
 
 class BatchedJoint(Copies):

@@ -2,6 +2,8 @@
 
 Rewards are centred and scaled for the learner, r' = (1 - gamma) (r - m) / d with m, d the mean and the spread of
 single arms' rewards under random outputs, so that returns are of order one whatever the units and the number of arms.
+Under `average` the learner discounts by 1 - 3 / horizon: the best policy for a discount near 1 is nearly the best for
+the average. Networks are evaluated, and the best is chosen, by the average itself.
 
 A checkpoint is the zip of Stable-Baselines3, with the progress of the run in it:
 
@@ -36,17 +38,21 @@ from stable_baselines3.common.vec_env import VecEnv, VecEnvWrapper
 from evenhand.checks import check_positive_int
 from evenhand.display import progress_or_none
 from evenhand.errors import InvalidInputError, MissingExtraError, NotApplicableError
-from evenhand.learning.environments import BatchedCounts, BatchedJoint
+from evenhand.learning.environments import BatchedCounts, BatchedJoint, BatchedTypes
 from evenhand.learning.learners import Learner, find_learner, network_of
 from evenhand.learning.network_evaluation import JUDGED, NetworkJudge
 from evenhand.learning.settings import Budget, TrainingRun, TrainingSettings
 from evenhand.learning.training import Training
+from evenhand.learning.typed import TypeJudge
 from evenhand.learning.worlds import Tasks
+from evenhand.model.composite import MixturePolicy
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.criterion import Discounted
 from evenhand.model.io import write_atomically
+from evenhand.model.objective import read_welfare
 from evenhand.model.simulator import Simulator
 from evenhand.policies.network import CountNetworkPolicy, JointNetworkPolicy, Network
+from evenhand.policies.type_network import TypeNetworkPolicy
 
 # -- checkpoints -----------------------------------------------------------------------------------------------------
 
@@ -140,7 +146,7 @@ class Scaled(VecEnvWrapper):
 class _Monitor(BaseCallback):
     """Evaluates the network at intervals, stores the best one, writes checkpoints, reports progress."""
 
-    def __init__(self, run: TrainingRun, judge: NetworkJudge, total: int, facts: dict[str, Any]) -> None:
+    def __init__(self, run: TrainingRun, judge: NetworkJudge | TypeJudge, total: int, facts: dict[str, Any]) -> None:
         super().__init__()
         self.run, self.judge, self.total, self.facts = run, judge, total, facts
         self.every, self.progress = max(1, total // run.evaluations), progress_or_none(run.progress)
@@ -230,15 +236,21 @@ def run_training(problem: CoupledMDP | Simulator, run: TrainingRun) -> Training:
         settings = as_record(run, learner, tasks)
         known = settings | {"problem": _signature(problem)}
         checkpoint = _found(run, json.loads(json.dumps(known)))
-        judge = NetworkJudge(problem, run.allocation, tasks)
+        judge: NetworkJudge | TypeJudge = NetworkJudge(problem, run.allocation, tasks)
+        if run.architecture == "types":
+            assert isinstance(problem, CoupledMDP)
+            judge = TypeJudge(problem, read_welfare(problem, run.welfare))
+            settings["welfare"] = judge.welfare.name
+            known = settings | {"problem": _signature(problem)}
         # A resumed run continues on other episodes.
         seed = run.seed
         if checkpoint is not None:
             seed = int(np.random.SeedSequence([run.seed, checkpoint.facts["steps"]]).generate_state(1)[0])
-        first = _copies(problem, learner, run, tasks, run.seed)
-        centre, scale = checkpoint.facts["scaling"] if checkpoint is not None else _scaling(first, problem.discount)
-        env = Scaled(_copies(problem, learner, run, tasks, seed), centre, scale)
-        model = learner.build(env, problem.discount, run.hidden, seed, log)
+        first = _copies(problem, learner, run, judge, run.seed)
+        discount = learning_discount(problem, run.horizon)
+        centre, scale = checkpoint.facts["scaling"] if checkpoint is not None else _scaling(first, discount)
+        env = Scaled(_copies(problem, learner, run, judge, seed), centre, scale)
+        model = learner.build(env, discount, run.hidden, seed, log)
         if log is None:
             model.set_logger(Logger(None, []))  # the default would leave a folder in the system's temporary one
         monitor = _Monitor(run, judge, total, {"settings": known, "scaling": [centre, scale]})
@@ -255,8 +267,10 @@ def run_training(problem: CoupledMDP | Simulator, run: TrainingRun) -> Training:
             )
             monitor.evaluate()
         assert monitor.best is not None
-    policy: CountNetworkPolicy | JointNetworkPolicy
-    if run.architecture == "counts":
+    policy: CountNetworkPolicy | JointNetworkPolicy | TypeNetworkPolicy | MixturePolicy
+    if isinstance(judge, TypeJudge):
+        policy = judge.mixture(monitor.best, (run.seed, JUDGED))[1]
+    elif run.architecture == "counts":
         policy = CountNetworkPolicy(problem, monitor.best, run.allocation)
     else:
         assert isinstance(problem, CoupledMDP)
@@ -265,10 +279,22 @@ def run_training(problem: CoupledMDP | Simulator, run: TrainingRun) -> Training:
     return Training(policy, float(monitor.score), judge.exact, monitor.curve, steps, monitor.seconds, settings, problem)
 
 
+def learning_discount(problem: CoupledMDP | Simulator, horizon: int) -> float:
+    """Return the discount of the learner; under `average` one that looks a third of an episode ahead.
+
+    Args:
+        problem: the problem.
+        horizon: steps per episode.
+    """
+    return problem.criterion.factor if problem.criterion.contracts else max(0.0, 1 - 3 / horizon)
+
+
 def _tasks_of(problem: CoupledMDP | Simulator, learner: Learner, run: TrainingSettings) -> Tasks | None:
     """Return the ranges of tasks; None for a joint network, which has one task."""
     if run.architecture == "counts":
         return read_tasks(problem, run.num_arms, run.budget)
+    if run.architecture == "types":
+        return None
     if isinstance(problem, Simulator):
         raise NotApplicableError("the joint network is trained on a problem with matrices")
     several = run.num_arms is not None or run.budget is not None
@@ -278,9 +304,12 @@ def _tasks_of(problem: CoupledMDP | Simulator, learner: Learner, run: TrainingSe
 
 
 def _copies(
-    problem: CoupledMDP | Simulator, learner: Learner, run: TrainingSettings, tasks: Tasks | None, seed: int
-) -> BatchedCounts | BatchedJoint:
+    problem: CoupledMDP | Simulator, learner: Learner, run: TrainingSettings, judge: NetworkJudge | TypeJudge, seed: int
+) -> BatchedCounts | BatchedJoint | BatchedTypes:
     """Create the copies of the problem to simulate."""
+    if isinstance(judge, TypeJudge):
+        return BatchedTypes(judge.problem, learner.num_copies, run.horizon, judge.centre, seed)
+    tasks = judge.tasks
     if tasks is None:
         assert isinstance(problem, CoupledMDP)
         return BatchedJoint(problem, learner.num_copies, run.horizon, seed, run.architecture == "joint-idle")
@@ -314,7 +343,7 @@ def read_tasks(problem: CoupledMDP | Simulator, num_arms: tuple[int, int] | None
     return Tasks(arms, tuple((float(least), float(most)) for least, most in pairs))
 
 
-def _scaling(env: BatchedCounts | BatchedJoint, discount: float, steps: int = 64) -> tuple[float, float]:
+def _scaling(env: BatchedCounts | BatchedJoint | BatchedTypes, discount: float, steps: int = 64) -> tuple[float, float]:
     """Return the centre and the factor of rewards, from some random steps."""
     rng = np.random.default_rng(0)
     env.reset()

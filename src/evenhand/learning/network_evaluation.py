@@ -3,9 +3,9 @@
 A network is evaluated by the mean value of the arms, over a few tasks from the smallest to the largest. On identical
 arms the mean is every Gini (the paper's Theorem 3.4), and every other welfare here that leaves equal values unchanged.
 
-    exact    one linear solve on the count space (or the product space for a joint network)
-    played   discounted returns on keys that training never sees, the same ones each time, so that networks meet the
-             same world
+    exact    by the criterion: one linear solve on the count space (or the product space for a joint network)
+    played   returns by the criterion on keys that training never sees, the same ones each time, so that networks meet
+             the same world
 
 Networks of several seeds are compared by `held_out`: exactly, or on keys that neither training nor any of its
 evaluations has seen, the same ones for all seeds.
@@ -21,7 +21,6 @@ from evenhand.evaluation.exact import exact_values
 from evenhand.evaluation.rollout import simulate
 from evenhand.learning.worlds import Tasks, world_of
 from evenhand.model.coupled import CoupledMDP
-from evenhand.model.criterion import Discounted
 from evenhand.model.rules import AllocationRule
 from evenhand.model.simulator import Simulator
 from evenhand.policies.network import CountNetworkPolicy, JointNetworkPolicy, Network
@@ -35,7 +34,8 @@ JUDGED, HELD_OUT = 0x6A756467, 0x68656C64
 
 def resized(problem: CoupledMDP, num_arms: int, budget: Floats) -> CoupledMDP:
     """The same arms, in another number and with another budget."""
-    return CoupledMDP(arms=problem.types, budget=budget, discount=problem.discount, counts=np.array([num_arms]))
+    counts = np.array([num_arms])
+    return CoupledMDP(problem.types, budget, problem.discount, counts, criterion=problem.criterion)
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,7 +77,7 @@ class NetworkJudge:
 
     def __call__(self, network: Network, stream: Sequence[int]) -> float:
         """The mean value of an arm: exact, or on the episodes of a stream that training never draws from."""
-        problem, spaces, criterion = self.problem, self._spaces, Discounted(self.problem.discount)
+        problem, spaces, criterion = self.problem, self._spaces, self.problem.criterion
         if isinstance(spaces, list):
             each = [exact_values(size, CountNetworkPolicy(size, network, self.rule)).values[0] for size in spaces]
             return float(np.mean(each))

@@ -23,10 +23,11 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from evenhand.learning.learners import Learner
+    from evenhand.model.welfare import Welfare
     from evenhand.parallel import Pool
     from evenhand.typing import Progress  # it loads NumPy
 
-Architecture = Literal["counts", "joint", "joint-idle"]
+Architecture = Literal["counts", "types", "joint", "joint-idle"]
 ARCHITECTURES: tuple[Architecture, ...] = get_args(Architecture)
 
 ALGORITHMS = ("ppo", "sac", "td3")
@@ -59,8 +60,9 @@ class TrainingSettings:
         algorithm: Learning algorithm.
         steps: Simulated steps, over all copies of the problem; rounded down to whole rollouts, at least one (ppo:
             4000).
-        architecture: counts: one network for any number of arms; joint: the paper's Vanilla-DRL, on the raw joint
-            state, always using the budget; joint-idle: the same, free to idle.
+        architecture: counts: one network for any number of arms; types: one for arms of several types, which counts
+            becomes if they are; joint: the paper's Vanilla-DRL, on the raw joint state, always using the budget;
+            joint-idle: the same, free to idle.
         allocation: Allocation by scores: the highest first, or the paper's Algorithm 1; for counts.
         num_arms: Smallest and largest number of arms, drawn per episode (several tasks); for counts.
         budget: Smallest and largest amount of each resource, drawn per episode; for counts. On the command line
@@ -110,6 +112,8 @@ class TrainingRun(TrainingSettings):
             each run with its own checkpoint, FILE.seed-0 and so on.
         backend: Backend of several runs: processes:2, ray, ray://host:port; by default this process.
         tensorboard: Folder for TensorBoard's logs.
+        welfare: Welfare that arms of several types are trained for, as text or object; by default the problem's own.
+            On identical arms every welfare of equal values is their value.
         progress: True shows a bar; a function is called with a text and the finished share.
     """
 
@@ -118,6 +122,7 @@ class TrainingRun(TrainingSettings):
     seeds: "int | Sequence[int] | None" = None
     backend: "str | Pool | None" = None
     tensorboard: str | Path | None = None
+    welfare: "str | Welfare | None" = None
     progress: "Progress | bool | None" = None
 
     def __post_init__(self) -> None:

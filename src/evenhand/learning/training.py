@@ -20,17 +20,19 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
-from evenhand.checks import check_positive_int
+from evenhand.checks import read_seeds
 from evenhand.display import FrameLibrary, Shown, as_frame, counted, from_report, progress_callback
-from evenhand.errors import InvalidInputError, NotApplicableError
+from evenhand.errors import NotApplicableError
 from evenhand.learning.network_evaluation import NetworkJudge
 from evenhand.learning.settings import HELPS, TrainingRun, check_names
 from evenhand.learning.worlds import Tasks
+from evenhand.model.composite import MixturePolicy
 from evenhand.model.coupled import CoupledMDP
-from evenhand.model.simulator import Simulator, check_problem
+from evenhand.model.simulator import Simulator, check_problem, needs_tables
 from evenhand.parallel import Pool
 from evenhand.planning.plan_file import save_policy
 from evenhand.policies.network import CountNetworkPolicy, JointNetworkPolicy, Network, usage_of
+from evenhand.policies.type_network import TypeNetworkPolicy
 from evenhand.typing import Progress
 
 if TYPE_CHECKING:
@@ -46,11 +48,11 @@ LIBRARIES = ("torch", "stable_baselines3", "gymnasium")
 class Training(Shown):
     """Result of a training run."""
 
-    policy: CountNetworkPolicy | JointNetworkPolicy
-    """Best network, as a policy for the problem."""
+    policy: CountNetworkPolicy | JointNetworkPolicy | TypeNetworkPolicy | MixturePolicy
+    """Best network, as a policy for the problem; of several types the best mixture of its policies."""
 
     score: float
-    """Its mean value of an arm: the welfare of every Gini on identical arms."""
+    """Its mean value of an arm: the welfare of every Gini on identical arms. Of several types the welfare."""
 
     exact: bool
     """True if scores are exact, not estimates."""
@@ -88,8 +90,8 @@ class Training(Shown):
         """Return the JSON form."""
         return {
             "algorithm": self.settings["algorithm"],
-            "welfare": self.score if self.settings["architecture"] == "counts" else None,
-            "mean": self.score,
+            "welfare": self.score if self.settings["architecture"] in ("counts", "types") else None,
+            "mean": self.score if self.settings["architecture"] != "types" else None,
             "exact": self.exact,
             "steps": self.steps,
             "seconds": self.seconds,
@@ -115,7 +117,7 @@ class Training(Shown):
         about |= more or {}
         if command:
             about["command"] = command
-        save_policy(self.policy.problem, self.policy, path, about)
+        save_policy(self.problem, self.policy, path, about)
 
 
 def train(problem: Problem, *settings: Any, **keywords: Any) -> "Training | TrainingRuns":  # noqa: D417  # see below
@@ -132,25 +134,42 @@ def train(problem: Problem, *settings: Any, **keywords: Any) -> "Training | Trai
         True
 
     Args:
-        problem: identical arms, or a simulator of them; the learner sees only what it samples.
+        problem: the problem, or a simulator of identical arms; the learner sees only what it samples.
     """
     check_names(keywords)
     run = TrainingRun(*settings, **keywords)
     check_problem(problem)
-    if problem.criterion.name != "discounted":
+    if not problem.criterion.is_stationary:
         raise NotApplicableError(
-            f"training is for the criterion discounted, and this problem's is {problem.criterion.name}. "
+            f"training is for the criteria discounted and average, and this problem's is {problem.criterion.name}. "
             "Train on problem.with_criterion('discounted'), and evaluate under any criterion."
         )
     if problem.has_floors or problem.has_max_wait:
         raise NotApplicableError("training knows no floors or promised waits. Use `solve`, or a model without them.")
-    usage_of(problem)  # refuses arms that are not identical
+    if run.architecture == "counts" and isinstance(problem, CoupledMDP) and not problem.is_symmetric:
+        run = replace(run, architecture="types")
+    if run.architecture == "types":
+        _check_types(problem, run)
+    else:
+        usage_of(problem)  # refuses arms that are not identical
     if run.seeds is not None:
         return train_runs(problem, run, run.seeds)
     from evenhand.learning import run_training
 
     with progress_callback(run.progress) as tell:
         return run_training(problem, replace(run, progress=tell))
+
+
+def _check_types(problem: Problem, run: TrainingRun) -> None:
+    """Raise NotApplicableError for what training for several types does not know."""
+    needs_tables(problem, "training for arms of several types")
+    ranges = {"num_arms": run.num_arms, "budget": run.budget, "seeds": run.seeds}
+    if given := [name for name, value in ranges.items() if value is not None]:
+        raise NotApplicableError(
+            f"{given[0]}: arms of several types are trained for one size and with one seed at a time"
+        )
+    if run.allocation != "greedy":
+        raise NotApplicableError("allocation: arms of several types are served by the highest score")
 
 
 # `help`, editors and tests see the fields of the settings, with their types, defaults and help.
@@ -212,7 +231,7 @@ class TrainingRuns(Shown):
         return values.index(max(values))
 
     @property
-    def policy(self) -> CountNetworkPolicy | JointNetworkPolicy:
+    def policy(self) -> CountNetworkPolicy | JointNetworkPolicy | TypeNetworkPolicy | MixturePolicy:
         """Best network, as a policy for the problem."""
         return self.best.policy
 
@@ -268,21 +287,6 @@ def train_runs(problem: Problem, base: TrainingRun, seeds: int | Sequence[int]) 
     return TrainingRuns(trained, tuple(rows))
 
 
-def read_seeds(seeds: int | Sequence[int], first: int) -> list[int]:
-    """Return the seeds of several runs.
-
-    Args:
-        seeds: number of seeds, or the seeds themselves.
-        first: first seed, if a number is given.
-    """
-    if not isinstance(seeds, Sequence) or isinstance(seeds, str):
-        return [first + number for number in range(check_positive_int(seeds, "seeds"))]
-    numbers = list(seeds)
-    if not numbers or any(number in numbers[:place] for place, number in enumerate(numbers)):
-        raise InvalidInputError(f"seeds: expected different whole numbers, at least one, got {seeds!r}")
-    return numbers
-
-
 def checkpoint_of(checkpoint: str | Path, seed: int) -> Path:
     """Return the checkpoint file of one seed."""
     return Path(f"{checkpoint}.seed-{seed}")
@@ -306,16 +310,17 @@ def _train_task(cell: tuple[Problem, TrainingRun], progress: Progress | None = N
     tasks = None
     if isinstance(policy, CountNetworkPolicy):
         tasks = Tasks(tuple(known["num_arms"]), tuple((least, most) for least, most in known["budget"]))
-    assert isinstance(policy.network, Network)
+    assert isinstance(policy, (CountNetworkPolicy, JointNetworkPolicy)) and isinstance(policy.network, Network)
     return training, *NetworkJudge(problem, run.allocation, tasks).held_out(policy.network)
 
 
 def _of_problem(training: Training, problem: Problem) -> Training:
     """Return a run with the caller's problem in place of the copy of a worker."""
     policy = training.policy
+    assert isinstance(policy, (CountNetworkPolicy, JointNetworkPolicy))
     if policy.problem is problem:
         return training
     if isinstance(policy, CountNetworkPolicy):
         return replace(training, problem=problem, policy=CountNetworkPolicy(problem, policy.network, policy.rule))
-    assert isinstance(problem, CoupledMDP)
+    assert isinstance(problem, CoupledMDP) and isinstance(policy.network, Network)
     return replace(training, problem=problem, policy=JointNetworkPolicy(problem, policy.network))
