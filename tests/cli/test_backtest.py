@@ -39,6 +39,12 @@ def test_words_and_json(fitted):
     assert more["steps_over_budget"]["services"] == 0
 
 
+def test_the_criterion_of_the_policies(fitted):
+    words = ["backtest", "model.toml", "log.csv", *COLUMNS, "--criterion", "average", "--over", "groups", "--json"]
+    found = json.loads(fitted(*words).out)
+    assert found["criterion"] == "average"
+
+
 def test_what_is_refused(fitted):
     assert fitted("backtest", "model.toml", "-", *COLUMNS).code == 2
     told = fitted("backtest", "machine-replacement", "log.csv", *COLUMNS)

@@ -187,8 +187,8 @@ def test_bad_input_is_reported(options, told, folder, evenhand, files):
     assert files() == []
 
 
-def test_several_types_are_refused(small, evenhand, files):
-    assert "2 types" in evenhand("train", small, "--out", "policy.zip").refusal
+def test_seeds_of_several_types_are_refused(small, evenhand, files):
+    assert "several types" in evenhand("train", small, "--seeds", 2, "--out", "policy.zip").refusal
     assert files() == [small.name]
 
 

@@ -229,6 +229,10 @@ def test_a_group_closes_and_its_arms_go_on_in_another(running):
     assert {row.group for row in running.plan_of(1).rows} == {"big", "hill", "valley"}  # the past stays
     assert {arm.group for arm in running.audit(0, 0).arms} == {"big", "hill", "valley"}
     assert {arm.group for arm in running.audit(0, 1).arms} == {"big", "valley"}
+    alone = next(row for row in running.audit(0, 0).services if row.group == "hill")
+    closed = [line for line in running.audit(0, 1).verdict.services if line.startswith("hill")]
+    assert len(closed) == 1 and f"{alone.done} service" in closed[0] and f"{alone.planned} planned" in closed[0]
+    assert not any(line.startswith("hill, until") for line in running.audit(0, 0).verdict.services)
     assert [line in running.audit(0, 1).notes for line in found.change.said] == [True]
     assert [line in running.audit(0, 0).notes for line in found.change.said] == [False]
     moved = [entry for entry in running.history("h1") if entry.kind == "moved"]

@@ -10,8 +10,7 @@ import pytest
 from click.testing import CliRunner
 from scipy.stats import dirichlet_multinomial, multinomial
 
-from evenhand.cli import application
-from evenhand.cli.commands import programme as programme_commands
+from evenhand.cli import application, programme_output
 from evenhand.errors import ConflictError, InvalidInputError, NotFoundError
 from evenhand.programme import Programme, drift_test, roster
 
@@ -284,7 +283,7 @@ def test_commands_tell_what_drifted_and_what_to_do(worn, address, monkeypatch):
     assert worn.model_drift(most=reports).needed
     assert worn.model_drift(most=reports - 1).moves == 0
     with monkeypatch.context() as patch:
-        patch.setattr(programme_commands, "MOST_TESTED", reports - 1)
+        patch.setattr(programme_output, "MOST_TESTED", reports - 1)
         assert f"not tested against {reports} reports" in run("plan", "--quiet")
     told = run("plan", "--quiet")
     assert "drift: arms do not move as the model says" in told

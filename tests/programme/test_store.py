@@ -181,3 +181,13 @@ def test_opening_it_again_drops_no_lock(tmp_path, pumps, roster):
         subprocess.run([sys.executable, "-c", f"{script}; found.close()", where], check=True)
         assert where.with_name("pumps.db-wal").exists()
         assert tx.execute(select(schema.programme)).all() == before
+
+
+def test_a_missing_file_ends_in_one_mark_and_names_the_next(tmp_path):
+    (tmp_path / "vans.db").touch()
+    with pytest.raises(InvalidInputError) as error:
+        Programme.open(tmp_path / "van.db")
+    assert str(error.value).endswith("did you mean vans.db? `evenhand programme create` makes one.")
+    with pytest.raises(InvalidInputError) as error:
+        Programme.open(tmp_path / "unlike")
+    assert str(error.value).endswith("there is no such file. `evenhand programme create` makes one.")

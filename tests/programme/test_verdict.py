@@ -294,6 +294,7 @@ def test_the_part_of_a_mixture_stays_and_says_so(tmp_path):
         {"arm": f"{g}{n}", "type": f"t{k}", "group": g, "state": "a"} for k, g in enumerate("xyz") for n in range(4)
     ]
     with Programme.create(tmp_path / "a.db", model, arms, seed=3) as programme:
+        programme.solve(method="counts")
         plans = []
         for _ in range(6):
             plans.append(programme.plan_of(programme.plan().plan))

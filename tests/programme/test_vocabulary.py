@@ -105,3 +105,10 @@ def test_steps_are_typed_as_numbers_or_days():
             found.find_step(text)
     with pytest.raises(InvalidInputError):
         Vocabulary().find_step("2026-07-05")
+
+
+def test_missing_columns_have_the_heads_of_the_programme():
+    words = Vocabulary.read({"arm": "pupil", "group": "school"})
+    error = words.reworded(InvalidInputError("missing column state. The columns are: pupil, arms."))
+    assert str(error).startswith("missing column condition. The columns are: pupil")
+    assert str(words.reworded(InvalidInputError("missing column arm."))) == "missing column pupil."

@@ -22,7 +22,7 @@ import pytest
 from evenhand.cli import run
 from evenhand.programme import Programme
 
-from ..conftest import slow_after
+from ..conftest import require, slow_after
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
@@ -148,8 +148,7 @@ def test_a_full_disk_under_load(live, servers, small_disk, on_small_disk):
 def test_a_clock_set_back_under_load(live, servers, where, tmp_path):
     """The server's own clock, by hours and years, back and forth; it is the clock of all that its process does."""
     libraries = list(Path("/usr/lib").glob("*/faketime/libfaketimeMT.so.1"))
-    if not libraries:
-        pytest.skip("libfaketime is not installed here (Debian: apt-get install faketime)")
+    require(libraries, "faketime")
     clock = tmp_path / "clock"
     clock.write_text("+0\n")
     faked = {

@@ -109,7 +109,7 @@ def test_the_page_says_when_nothing_can_be_measured(client):
             break
         time.sleep(0.05)
     told = " ".join(unescape(re.sub(r"<[^>]*>", " ", page)).split())
-    before, after = re.search(r"welfare ([\d.]+) ([\d.]+) no measurable difference", told).groups()
+    before, after = re.search(r"what is fair ([\d.]+) ([\d.]+) no measurable difference", told).groups()
     assert before == after
     assert counterfactual_page.compared("welfare", 1.0, 1.2, measurable=True)[-1] == "+0.200"
 
@@ -124,7 +124,7 @@ def test_a_difference_is_told_in_the_words_of_the_programme():
 
     assert told((30.0, 30.0), (30.0, 30.0)) == ["No change."]
     assert "No measurable difference" in told((30.0, 30.0), (30.05, 29.95))[0]
-    assert "About 2 more people in A and 3 fewer in B" in told((30.0, 30.0), (32.1, 27.1))[0]
-    assert "About 1 fewer person in A" in told((30.0, 30.0), (29.0, 30.0))[0]
+    assert "About 2 more people in “A” and 3 fewer in “B”" in told((30.0, 30.0), (32.1, 27.1))[0]
+    assert "About 1 fewer person in “A”" in told((30.0, 30.0), (29.0, 30.0))[0]
     assert "at most 5.0 more" in told((30.0, 30.0), (32.0, 28.0), most=35.0)[1]
     assert "at least 1.0 fewer" in told((30.0, 30.0), (28.0, 32.0), most=29.0)[1]

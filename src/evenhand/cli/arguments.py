@@ -84,7 +84,7 @@ class ModelSource:
             raise OptionError("MODEL", "expected a model file or the name of a problem, got nothing")
         if model in names:
             if self.format is not None:
-                raise InvalidInputError(f"--format says what kind of file MODEL is; {model} is a built-in problem")
+                raise InvalidInputError(f"--format is the kind of a model file; {model} is a built-in problem")
             return Loaded(catalog.build(model, read_parameters(self.parameters)), name=model)
         exists = Path(model).exists()
         if self.format is None and not exists and model != DASH and not model.endswith(SUFFIXES):

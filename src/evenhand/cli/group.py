@@ -17,7 +17,7 @@ HELP = """\
 Fair resource allocation in weakly coupled Markov decision processes.
 
 Many arms (machines, patients, cells), each with states of its own, compete at every step for a few scarce
-resources. evenhand finds policies that are fair to all of them, says how good they are, and compares them.
+resources. evenhand finds policies that are fair to all of them, bounds how good any policy can be, and compares them.
 
 \b
 Try:

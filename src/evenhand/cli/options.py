@@ -166,13 +166,13 @@ def model_options(*without: str, several: bool = False) -> Decorator:
         several: whether the command takes several budgets.
     """
     budget = "Replace the budget: one number per resource (4,4), or some by name (bays=4)."
-    budget += " Repeated, it gives a table of what each step is worth." if several else ""
+    budget += " Repeated, it gives a table with the gain of each step." if several else ""
     spend = "Use exactly the budget at every step (all), or at most; one rule, or one per resource (all,at most)."
     formats = click.Choice(["toml", "json", "npz"])
     initial = "A table with the columns arm, type and state, as for act: start from where these arms are."
     criterion = "Criterion: discounted, average or finite:T; by default that of the model."
     over = "Members of welfare: every arm, or every group by its mean; by default as in the model."
-    file = "What MODEL is, whatever its name; needed if it is -, standard input."
+    file = "Format of MODEL, whatever its name; needed if it is -, standard input."
     known = {
         "parameters": option(
             "-p parameters", "KEY=VALUE", "A parameter of a built-in problem; repeatable.", multiple=True
@@ -297,7 +297,7 @@ _LOG = (
 
 _FIT = (
     option("--clusters", "auto|K", "Find so many types of arms that move alike; memberships are written, too."),
-    option("--rewards", "FILE|W", "A table of rewards by state, action and type; or good=1,poor=0,poor/mend=-2."),
+    option("--rewards", "FILE|W", "A table of rewards by state, action and type; or good=1,poor=0,poor/repair=-2."),
     option("--usage", "FILE|W", "A table with one column per resource; or overhaul=2, overhaul/bays=2."),
     option("--used", "COLUMN,...", "Columns of amounts used, one per resource."),
     option("--resources", "NAME,...", "Names of the resources, in the order of the budget."),

@@ -28,7 +28,7 @@ SELDOM, MOST_SECONDS = 0.05, 30.0
 """Later on, after this share of the time that has passed, but no later than this."""
 
 LOOK_EVERY = 0.25
-"""Seconds between two looks at the clock."""
+"""Seconds between two readings of the clock."""
 
 AT_FIRST, COMPILING = "loading", "compiling, once on this machine"
 
@@ -70,7 +70,7 @@ class _Lines:
 
     @contextmanager
     def watched(self) -> Iterator[None]:
-        """Within it, a thread looks at the clock."""
+        """Within it, a thread reads the clock."""
         thread = threading.Thread(target=self._watch, daemon=True)
         thread.start()
         try:

@@ -18,6 +18,7 @@ criterion, as the value of the planned action minus that of the accepted one, if
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -30,7 +31,7 @@ from evenhand.evaluation.inequality import gini_coefficient
 from evenhand.model import quoted
 from evenhand.programme import expectations, schema
 from evenhand.programme.audit_window import LEVEL, Books, Earned, Span, WindowPart, count_waits, given, read_span
-from evenhand.programme.belief import decided_between, know
+from evenhand.programme.belief import know
 from evenhand.programme.decisions import PlanRow
 from evenhand.programme.expectations import Account
 from evenhand.programme.ledger import Result, append, last_event
@@ -234,6 +235,7 @@ class Audit(Result):
         return f"Audit(steps {self.first} to {self.last}, {counted(len(self.arms), 'arm')}, {behind} behind)"
 
 
+@lru_cache(maxsize=2)
 def audit_of(books: Books) -> Audit:
     """Return the audit of a window.
 
@@ -415,6 +417,10 @@ def _need(tx: Connection, words: Words, event: int | None = None) -> tuple[Seque
 def _first_waits(tx: Connection, span: Span, words: Words) -> Ints:
     """(wait, arm) waiting times at the first step of a window by which plans decide; 0 for arms that join later."""
     found, there = np.zeros((2, len(span.arms)), dtype=np.int64), np.flatnonzero(span.present[:, 0])
+    ends = {schema.plans: span.first, schema.records: span.first, schema.observations: min(span.first, 0)}
+    earlier = (select(one.c.step).where(one.c.step < end, *schema.valid(one)).limit(1) for one, end in ends.items())
+    if all(tx.execute(query).first() is None for query in earlier):
+        return found
     arms = [span.arm_at(place, span.first) for place in there.tolist()]
     known = know(tx, words, arms, span.first, span.event)
     found[:, there] = [[row.waiting for row in known], [row.unserved for row in known]]
@@ -428,7 +434,6 @@ class Audits:
         """Use the store, models and policies of a programme."""
         self._library = library
         self._needs: Cache[list[Bools]] = Cache()  # empty without a relaxation
-        self._last: tuple[Books, Audit] | None = None
 
     def audit(
         self, first: int | None = None, last: int | None = None, *, event: int | None = None, level: float = LEVEL
@@ -445,9 +450,7 @@ class Audits:
             InvalidInputError: no such steps were accepted.
         """
         books = self.books(first, last, event=event, level=level)
-        if self._last is None or self._last[0] != books:
-            self._last = books, audit_of(books)
-        return replace(self._last[1], event=books.event)
+        return replace(audit_of(books), event=books.event)
 
     def books(
         self, first: int | None = None, last: int | None = None, *, event: int | None = None, level: float = LEVEL
@@ -546,7 +549,7 @@ class Audits:
             needs = words.mask(names) if origin != "relaxation" else self._needs_of(tx, words)
             if needs is None:
                 return None
-            past = decided_between(tx, words, blocks, first, step)
+            past = self._library.decided(tx, blocks, first, step)
         found = {}
         for row in rows:
             arm, state = row.arm_id, words.state(blocks[row.arm_id], row.state)

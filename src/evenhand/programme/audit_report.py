@@ -196,7 +196,7 @@ def unknown_facts(found: Audit, words: Vocabulary) -> list[tuple[str, str]]:
 
 def as_of(event: int) -> str:
     """Return the last event that an audit takes into account, in words."""
-    return f"It uses what was known at event {event}."
+    return f"It uses the records up to event {event}."
 
 
 def audit_page(found: Audit, books: Books, called: str) -> Summary:
@@ -224,7 +224,7 @@ def audit_page(found: Audit, books: Books, called: str) -> Summary:
             Section("Who was in need and not served", need[1:], tables=tables["need"]),
             Section("Served, and promised", services, [Figure(_served_svg(found, words), served)],
                     tables=tables["services"]),
-            Section("Tests, and what they can tell", [f"Warning: {line}." for line in found.warnings] + list(tests),
+            Section("Tests, and their power", [f"Warning: {line}." for line in found.warnings] + list(tests),
                     [Figure(_over_time_svg(parts, names, words), over_time)], tables=tables["values"]),
             Section("Other than usual, or than planned", deviations, tables=tables["deviations"]),
             Section("What is not known", facts=unknown_facts(found, words),

@@ -18,7 +18,7 @@ from itertools import takewhile
 from typing import Any
 
 import numpy as np
-from sqlalchemy import Connection, func, select
+from sqlalchemy import ColumnElement, Connection, func, select
 
 from evenhand.programme import schema
 from evenhand.programme.named_model import Words
@@ -26,6 +26,8 @@ from evenhand.programme.roster import RosterArm
 from evenhand.typing import Floats
 
 SEEN, BELIEVED = "seen", "believed"
+
+Conditions = Sequence[ColumnElement[bool]]
 
 ALIKE = 1e-9
 """Chances that differ by less are equal: sums differ in their last bits from machine to machine."""
@@ -76,13 +78,13 @@ def know(tx: Connection, words: Words, arms: Sequence[RosterArm], step: int, eve
     absent = [arm.id for arm in arms if arm.id not in now]
     earlier = [table.c.step < step, *known]
 
-    def last_seen(part: Sequence[int]) -> Any:
-        there = [table.c.arm.in_(part), *earlier]
+    def last_seen(part: Conditions) -> Any:
+        there = [*part, *earlier]
         last = select(table.c.arm, func.max(table.c.step).label("step")).where(*there).group_by(table.c.arm).subquery()
         same = (table.c.arm == last.c.arm) & (table.c.step == last.c.step)
         return select(table.c.arm, table.c.step, table.c.state).join(last, same).where(*there).order_by(*newest)
 
-    last = {arm: (at, state) for arm, at, state in _of_arms(tx, last_seen, absent)}
+    last = {arm: (at, state) for arm, at, state in _of_arms(tx, last_seen, table.c.arm, absent)}
     since = {arm.id: last[arm.id][0] if arm.id in last else arm.joined_step for arm in arms if arm.id not in now}
     done = done_between(tx, absent, min(since.values(), default=step), step, event)
     beliefs, found = Beliefs(words), []
@@ -108,13 +110,13 @@ def _with_waits(tx: Connection, words: Words, known: list[Known], step: int, eve
     longest = max(limit, min(100, 2_000_000 // max(len(known), 1)))
     past = decided_between(tx, words, {row.arm.id: row.block for row in known}, step - longest, step, event)
     found = []
-    for row in known:
-        earlier = [past.get((row.arm.id, at)) for at in range(step - 1, step - longest - 1, -1)]
+    for row in known if past else ():
+        earlier = (past.get((row.arm.id, at)) for at in range(step - 1, step - longest - 1, -1))
         idle = list(takewhile(lambda one: one and not one[1], earlier))
         waits = takewhile(lambda one, of=row.block: one and promised[of, one[0]], idle)  # type: ignore[misc]
         waiting = sum(1 for _ in waits) if promised[row.block, row.state] else 0
-        found.append(replace(row, waiting=waiting, unserved=len(idle)))
-    return found
+        found.append(replace(row, waiting=waiting, unserved=len(idle)) if idle else row)
+    return found or known
 
 
 class Beliefs:
@@ -165,10 +167,24 @@ def rounded_chance(chance: float) -> float:
     return round(float(chance) + 2.718281828e-13, 9)
 
 
-def _of_arms(tx: Connection, query: Callable[[Sequence[int]], Any], arms: Sequence[int]) -> Iterator[Any]:
-    """Rows of a query about some arms, in parts: databases limit the number of parameters."""
+def _of_arms(
+    tx: Connection, query: Callable[[Conditions], Any], arm: Any, arms: Sequence[int], many: int = 2000
+) -> Iterator[Any]:
+    """Rows of a query about some arms, in parts: databases limit the number of parameters.
+
+    Args:
+        tx: a transaction.
+        query: of conditions; its first column is the arm.
+        arm: that column.
+        arms: their numbers.
+        many: number of arms from which all are read, and the others left out.
+    """
+    wanted = set(arms)
+    if len(arms) >= many:
+        yield from (row for row in tx.execute(query([])).cursor.fetchall() if row[0] in wanted)
+        return
     for start in range(0, len(arms), 500):
-        yield from tx.execute(query(arms[start : start + 500]))
+        yield from tx.execute(query([arm.in_(arms[start : start + 500])]))
 
 
 def accepted_between(
@@ -188,7 +204,7 @@ def accepted_between(
     closed += schema.valid(plans, event, "accepted_event")
     query = select(table.c.arm, plans.c.step, table.c.state, table.c.accepted)
     query = query.join(plans, plans.c.id == table.c.plan).where(*closed)
-    rows = _of_arms(tx, lambda part: query.where(table.c.arm.in_(part)), arms)
+    rows = _of_arms(tx, lambda part: query.where(*part), table.c.arm, arms)
     return {(arm, at): (state, action) for arm, at, state, action in rows}
 
 
@@ -205,11 +221,18 @@ def done_between(
         event: as of an event, or now.
     """
     found = {cell: action for cell, (_, action) in accepted_between(tx, arms, first, step, event).items()}
+    return found | _recorded_between(tx, arms, first, step, event)
+
+
+def _recorded_between(
+    tx: Connection, arms: Sequence[int], first: int, step: int, event: int | None
+) -> dict[tuple[int, int], str]:
+    """Return the recorded actions, by (arm, step); the last record counts."""
     table = schema.records
     within = [table.c.step >= first, table.c.step < step, *schema.valid(table, event)]
     query = select(table.c.arm, table.c.step, table.c.action).where(*within).order_by(table.c.event, table.c.id)
-    rows = _of_arms(tx, lambda part: query.where(table.c.arm.in_(part)), arms)
-    return found | {(arm, at): action for arm, at, action in rows}
+    rows = _of_arms(tx, lambda part: query.where(*part), table.c.arm, arms)
+    return {(arm, at): action for arm, at, action in rows}
 
 
 def decided_between(
@@ -227,9 +250,11 @@ def decided_between(
         step: the step after the last.
         event: as of an event, or now.
     """
-    done, served = done_between(tx, list(blocks), first, step, event), words.model.tables.served
+    accepted, served = accepted_between(tx, list(blocks), first, step, event), words.model.tables.served
     found: dict[tuple[int, int], tuple[int, bool]] = {}
-    assumed = {cell: name for cell, (name, _) in accepted_between(tx, list(blocks), first, step, event).items()}
+    assumed = {cell: name for cell, (name, _) in accepted.items()}
+    done = {cell: action for cell, (_, action) in accepted.items()}
+    done |= _recorded_between(tx, list(blocks), first, step, event)
     if first < 0:
         assumed |= _past_states(tx, words, blocks, first, done, event)
     for (arm, at), name in assumed.items():
@@ -253,7 +278,7 @@ def _past_states(
     query = select(table.c.arm, table.c.step, table.c.state).order_by(table.c.step, table.c.event, table.c.id)
     query = query.where(table.c.step < 0, *schema.valid(table, event))
     seen: dict[tuple[int, int], str] = {}
-    for arm, at, state in _of_arms(tx, lambda part: query.where(table.c.arm.in_(part)), list(blocks)):
+    for arm, at, state in _of_arms(tx, lambda part: query.where(*part), table.c.arm, list(blocks)):
         seen[arm, at] = state
     last: dict[int, str] = {}
     found: dict[tuple[int, int], str] = {}

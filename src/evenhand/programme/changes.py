@@ -521,7 +521,7 @@ def _kinds(
         if (words.states[old], words.actions[old]) != (words.states[new], words.actions[new]):
             refused.add((arm.type, kind))
             why = f"states or actions of type {quoted(kind)} differ from those of {quoted(arm.type)}"
-            faults.append(Fault(arm.name, f"{why}: let it leave, and join anew"))
+            faults.append(Fault(arm.name, f"{why}: let it leave, and join again"))
         elif (kind, group) not in words.blocks:
             kinds.setdefault((kind, group), source)
     return [[*kind, source] for kind, source in kinds.items()]

@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 from sqlalchemy import Connection, select
 
+from evenhand.checks import LARGEST
 from evenhand.display import counted
 from evenhand.errors import Fault
 from evenhand.model import SHOWN_FAULTS, CoupledMDP, quoted
@@ -167,7 +168,7 @@ class StoredPlan(ledger.Result):
     """Difference from the problem that the policy was solved for, in words."""
 
     warnings: tuple[str, ...]
-    """Decisions that rest on few observations, in words."""
+    """Promises that were not met, and decisions that rest on few observations, in words."""
 
     event: int
     at: str
@@ -456,9 +457,14 @@ class PlanCells:
         """The number of an action that is feasible for an arm; or what is wrong, perhaps with the nearest name."""
         block, state = self.cells[arm]
         found = self.words.action(block, text, hint)
-        if isinstance(found, str) or self.words.model.tables.valid[block, state, found]:
+        if isinstance(found, str):
             return found
-        return f"{quoted(text)} cannot be done in state {quoted(self.rows[arm].state)}"
+        tables, there = self.words.model.tables, f"in state {quoted(self.rows[arm].state)}"
+        if not tables.valid[block, state, found]:
+            return f"{quoted(text)} cannot be done {there}"
+        if (tables.usage[block, state, found] >= LARGEST).any():  # as a fit forbids a pair that was never seen
+            return f"{quoted(text)} is forbidden {there} by the model"
+        return found
 
     def used(self, otherwise: Mapping[str, str]) -> dict[str, float]:
         """Return the use per resource, by the planned actions but for some arms."""

@@ -40,7 +40,7 @@ from evenhand.errors import InvalidInputError
 from evenhand.model import quoted
 from evenhand.programme import schema
 from evenhand.programme.belief import Beliefs, done_between
-from evenhand.programme.ledger import Result
+from evenhand.programme.ledger import Result, run
 from evenhand.programme.named_model import Words
 from evenhand.programme.reports import last_observations
 from evenhand.programme.roster import RosterArm, present_step
@@ -76,6 +76,7 @@ class DriftBounds(Result):
 
 
 _READER = TypeAdapter(DriftBounds)
+_BOUNDS = select(schema.programme.c.bounds_json)
 
 
 def check_bounds(given: Mapping[str, Any]) -> DriftBounds:
@@ -94,7 +95,7 @@ def check_bounds(given: Mapping[str, Any]) -> DriftBounds:
 
 def bounds_of(tx: Connection) -> DriftBounds:
     """The bounds of a programme."""
-    stored = tx.execute(select(schema.programme.c.bounds_json)).scalar_one()
+    (stored,) = run(tx, _BOUNDS).fetchone()
     try:
         return DriftBounds() if stored is None else check_bounds(json.loads(stored))
     except InvalidInputError as fault:  # a fault of the stored value, not of a request

@@ -18,19 +18,22 @@ import hashlib
 import hmac
 import json
 import math
+import re
 import secrets
 from collections import namedtuple
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass
 from datetime import UTC, datetime
 from functools import cache
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 from pydantic import TypeAdapter
 from sqlalchemy import Connection, Dialect, Insert, Select, Table, and_, bindparam, func, insert, select, update
 
 from evenhand.errors import ConflictError, InvalidInputError, NotFoundError
 from evenhand.programme import schema
+
+T = TypeVar("T")
 
 MOST_KEY = 300
 """Characters of the longest key, with the name of its holder."""
@@ -114,12 +117,14 @@ def now() -> str:
 
 @dataclass
 class Draft:
-    """The event that a transaction has not yet written, and the rows that belong to it."""
+    """The event that a transaction has not yet written, with the rows that belong to it, and the event before."""
 
     event: dict[str, Any] | None = None
     before: str = ""
     """The digest of the event before."""
     changes: list[list[Any]] = field(default_factory=list)
+    head: tuple[int, str] | None = None
+    """Number and digest of the last event, once read."""
 
 
 def append(tx: Connection, kind: str, who: str, body: dict[str, Any]) -> int:
@@ -146,6 +151,7 @@ def append(tx: Connection, kind: str, who: str, body: dict[str, Any]) -> int:
         before,
     )
     run(tx, _COUNT, {"number": number})
+    draft.head = number, ""
     return number
 
 
@@ -157,7 +163,7 @@ def write_event(tx: Connection) -> None:
     row = draft.event | {"changes_json": as_text(draft.changes)}
     row["chain"] = link(draft.before, row)
     run(tx, _insertion(schema.events, tuple(row)), row)
-    draft.event, draft.changes = None, []
+    draft.event, draft.changes, draft.head = None, [], (row["id"], row["chain"])
 
 
 def _draft(tx: Connection) -> Draft:
@@ -245,7 +251,10 @@ def _salted(table: Table, rows: Sequence[Mapping[str, Any]]) -> Sequence[Mapping
 
 def _note(tx: Connection, verb: str, table: Table, rows: Sequence[Mapping[str, Any]]) -> None:
     names = [name for name in rows[0] if name != "salt"]
-    content = [[in_event(table, name, row) for name in names] for row in rows]
+    if table.name in schema.SEALED or any(isinstance(rows[0][name], bytes) for name in names):
+        content = [[in_event(table, name, row) for name in names] for row in rows]
+    else:
+        content = [[row[name] for name in names] for row in rows]
     _draft(tx).changes.append([verb, table.name, names, content])
 
 
@@ -288,8 +297,11 @@ def last_event(tx: Connection) -> int:
 
 def head(tx: Connection) -> tuple[int, str]:
     """The number and the digest of the last event; the digest is empty while that event is not yet written."""
-    number, chain = run(tx, _HEAD).fetchone()
-    return int(number), chain or ""
+    draft = _draft(tx)
+    if draft.head is None:
+        number, chain = run(tx, _HEAD).fetchone()
+        draft.head = int(number), chain or ""
+    return draft.head
 
 
 # Statements that every write needs
@@ -359,6 +371,24 @@ def events(tx: Connection, after: int = 0, most: int | None = None) -> list[Even
     return [Event(row.id, row.kind, row.who, row.at, body, row.chain) for row, body in zip(rows, bodies, strict=True)]
 
 
+def read_once(read: Callable[[Connection], T]) -> Callable[[Connection], T]:
+    """Return a function that reads again only if an event was written since.
+
+    Args:
+        read: returns what follows from the store.
+    """
+    known: dict[tuple[int, str], T] = {}
+
+    def found(tx: Connection) -> T:
+        """Return what was read as of the last event."""
+        last = head(tx)
+        if last not in known:
+            known[last] = read(tx)
+        return known[last]
+
+    return found
+
+
 # Keys
 
 
@@ -416,6 +446,8 @@ def answered(tx: Connection, key: str | None, kind: str, request: Any) -> dict[s
 
 # Texts that people give
 
+_NO_TEXT = re.compile("[\0\ud800-\udfff]")
+
 
 def check_text(value: object, name: str, empty: bool = False) -> str:
     """A text that both databases hold, as it was typed but for blanks around it."""
@@ -427,6 +459,4 @@ def check_text(value: object, name: str, empty: bool = False) -> str:
 
 def fault_of_text(text: str) -> str:
     """Return the fault of a text that a database cannot hold; empty if valid."""
-    if "\0" in text or any(0xD800 <= ord(letter) <= 0xDFFF for letter in text):
-        return "has characters that are no text"
-    return ""
+    return "has characters that are no text" if _NO_TEXT.search(text) else ""

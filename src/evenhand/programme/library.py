@@ -2,7 +2,9 @@
 
 import json
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from threading import Lock
 from typing import Any, Generic, TypeVar, cast
 
 import numpy as np
@@ -13,6 +15,7 @@ from evenhand.model import CoupledMDP, as_table
 from evenhand.model.io.text_table import Table
 from evenhand.planning import Plan, load_plan
 from evenhand.programme import ledger, roster, schema
+from evenhand.programme.belief import decided_between
 from evenhand.programme.certificates import Numbers, numbers_of
 from evenhand.programme.ledger import Result, answered, as_text, digest_of, once
 from evenhand.programme.named_model import Words, from_bytes, of_roster, with_kinds, with_promises
@@ -27,11 +30,21 @@ TERMS = ("budget", "welfare", "max_wait")
 ROUTINE = ("observed", "recorded", "planned", "accepted", "solved", "answered")
 """Kinds of events that leave the roster as it is."""
 
+WITHIN_STEP = ("observed", "recorded", "planned", "solved", "answered")
+"""Kinds of events that leave roster, model, settings and step as they are."""
+
 BETWEEN_SOLVES = tuple(kind for kind in ROUTINE if kind != "solved")
 """Kinds of events that leave roster and policies as they are."""
 
 _MODEL = select(schema.programme.c.model)
+_WELFARE = select(schema.programme.c.welfare)
+_HAS_TERMS = select(schema.settings.c.id).where(schema.settings.c.name.in_(list(TERMS))).limit(1)
 _CHAIN = select(schema.events.c.chain).where(schema.events.c.id == bindparam("id"))
+_LAST_OF_KINDS = (
+    select(schema.events.c.kind, func.max(schema.events.c.id).label("id"))
+    .where(schema.events.c.id > bindparam("id"))
+    .group_by(schema.events.c.kind)
+)
 _OTHERS = select(schema.events.c.id).where(
     schema.events.c.id > bindparam("id"), schema.events.c.kind.not_in(bindparam("kinds", expanding=True))
 )
@@ -60,6 +73,25 @@ class Cache(Generic[T]):
         return value
 
 
+@dataclass(frozen=True)
+class Course:
+    """Events from some number on, up to one of them, as far as what was remembered depends on them."""
+
+    head: tuple[int, str]
+    """Number and digest of the last event."""
+
+    last: Mapping[str, int]
+    """Number of the last event of each kind; kinds without an event since `begin` are missing."""
+
+    begin: object
+    """The same for two courses of which one continues the other."""
+
+    def continues(self, earlier: "Course", passive: Sequence[str]) -> bool:
+        """Return whether it leads on from an earlier one by events of some kinds alone."""
+        since = earlier.head[0]
+        return self.begin is earlier.begin and all(at <= since or kind in passive for kind, at in self.last.items())
+
+
 class Library:
     """Store of a programme, with its models and policies."""
 
@@ -68,7 +100,8 @@ class Library:
         self.store = store
         self._models: Cache[tuple[CoupledMDP, Words]] = Cache()
         self._policies: Cache[Plan] = Cache()
-        self._values: dict[str, tuple[tuple[int, str], Hashable, Any]] = {}
+        self._values: dict[str, tuple[Course, Hashable, Any]] = {}
+        self._course, self._heads, self._lock = Course((0, ""), {}, object()), Cache[bool](1000), Lock()
         self._evidence: Cache[Ints] = Cache()
 
     def model(
@@ -82,6 +115,13 @@ class Library:
             step: at which they hold; by default the present one.
             event: as of this event; by default now.
         """
+        if digest is None and step is None and event is None:
+            return self.remember(tx, "model", lambda: self._model(tx, None, None, None), None, WITHIN_STEP)
+        return self._model(tx, digest, step, event)
+
+    def _model(
+        self, tx: Connection, digest: str | None, step: int | None, event: int | None
+    ) -> tuple[CoupledMDP, Words]:
         wanted = digest or str(ledger.run(tx, _MODEL).fetchone()[0])
         terms, kinds = self.terms(tx, step, event), setting(tx, "kinds", 0) or []
         budget, promises = terms.get("budget"), terms.get("max_wait", [])
@@ -102,9 +142,12 @@ class Library:
             step: by default the present one.
             event: as of this event; by default now.
         """
-        table = schema.settings
-        known = select(table.c.id).where(table.c.name.in_(TERMS)).limit(1)
-        if tx.execute(known).first() is None:
+        if step is None and event is None:
+            return self.remember(tx, "terms", lambda: self._terms(tx, None, None), None, WITHIN_STEP)
+        return self._terms(tx, step, event)
+
+    def _terms(self, tx: Connection, step: int | None, event: int | None) -> dict[str, Any]:
+        if tx.execute(_HAS_TERMS).first() is None:
             return {}
         at = roster.present_step(tx, event) if step is None else step
         found = {name: setting(tx, name, at, event) for name in ("budget", "welfare")}
@@ -113,12 +156,16 @@ class Library:
 
     def welfare(self, tx: Connection, step: int | None = None, event: int | None = None) -> str | None:
         """Return the welfare in force at a step, by default the present one; as of an event, or now."""
-        own: str | None = tx.execute(select(schema.programme.c.welfare)).scalar()
+        own: str | None = ledger.run(tx, _WELFARE).fetchone()[0]
         return self.terms(tx, step, event).get("welfare", own)
 
     def terms_digest(self, tx: Connection) -> str:
         """Digest of budget, welfare and promises in force; policies that were solved for others do not serve."""
-        return digest_of([self.model(tx)[0].named_budget, self.welfare(tx), self.terms(tx).get("max_wait")])
+
+        def compute() -> str:
+            return digest_of([self.model(tx)[0].named_budget, self.welfare(tx), self.terms(tx).get("max_wait")])
+
+        return self.remember(tx, "digest of terms", compute, None, WITHIN_STEP)
 
     def evidence(self, tx: Connection, digest: str) -> Ints:
         """(block, state, action) number of observations behind a model, -1 if unknown.
@@ -199,17 +246,42 @@ class Library:
             about: arguments of the value.
             passive: kinds of events that do not change it.
         """
-        now = ledger.head(tx)
-        if not now[1]:  # this transaction has begun an event
+        now = self._course_of(tx)
+        if now is None:
             return compute()
-        then, what, value = self._values.get(slot, ((0, ""), None, None))
-        if what != about or then != now:
-            # Numbers of events may come again, under another digest, if a copy was restored.
-            is_known = tx.execute(_CHAIN, {"id": then[0]}).scalar() == then[1] if passive and what == about else False
-            if not is_known or not self.only(tx, then[0], passive):
-                value = compute()
-            self._values[slot] = now, about, value
+        known = self._values.get(slot)
+        is_valid = known is not None and known[1] == about and now.continues(known[0], passive)
+        value = known[2] if known is not None and is_valid else compute()
+        self._values[slot] = now, about, value
         return cast(T, value)
+
+    def _course_of(self, tx: Connection) -> Course | None:
+        """Return the events up to the last one; None if the transaction began one, or another saw later ones."""
+        head = ledger.head(tx)
+        if not head[1]:
+            return None
+        with self._lock:
+            then = self._course
+            if head == then.head:
+                return then
+            if head[0] < then.head[0] and self._heads.get(head):
+                return None
+            # Numbers of events may come again, under another digest, if a copy was restored.
+            chain = ledger.run(tx, _CHAIN, {"id": then.head[0]}).fetchone()
+            if chain is not None and chain[0] == then.head[1]:
+                new = {row.kind: row.id for row in ledger.fetch(tx, _LAST_OF_KINDS, id=then.head[0])}
+                self._course = Course(head, {**then.last, **new}, then.begin)
+            else:
+                self._course = Course(head, {}, object())
+            self._heads.add(head, True)
+            return self._course
+
+    def decided(
+        self, tx: Connection, blocks: Mapping[int, int], first: int, step: int
+    ) -> dict[tuple[int, int], tuple[int, bool]]:
+        """Return `belief.decided_between` of arms; the last answer is remembered."""
+        words, about = self.model(tx)[1], (tuple(blocks.items()), first, step)
+        return self.remember(tx, "decided", lambda: decided_between(tx, words, blocks, first, step), about)
 
     def only(self, tx: Connection, since: int, kinds: Sequence[str] = ROUTINE) -> bool:
         """Return whether only events of some kinds were written after an event; by default of `ROUTINE`."""

@@ -59,7 +59,7 @@ def settle(problem: CoupledMDP) -> CoupledMDP:
         other = first.setdefault(name, block)
         if not all(np.array_equal(array[other], array[block]) for array in arrays):  # but for initial distributions
             content = f"is called {quoted(name[0])} as arms[{other}] is, in the same group, and differs from it"
-            faults.append(Fault(f"arms[{block}]", f"{content}: a roster could not tell them apart"))
+            faults.append(Fault(f"arms[{block}]", f"{content}: a roster could not distinguish them"))
     if faults:
         raise ModelError(faults)
     return settled

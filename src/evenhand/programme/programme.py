@@ -33,6 +33,7 @@ from evenhand.programme.integrity import Head, differences, head_of, raise_diffe
 from evenhand.programme.ledger import Event, Result, add_rows, append, change_rows, check_text
 from evenhand.programme.library import ROUTINE, Library
 from evenhand.programme.named_model import Words, of_roster, settle, to_bytes
+from evenhand.programme.records import Records
 from evenhand.programme.refit import Offer, Refits, offer_of
 from evenhand.programme.roster import Newcomer, RosterArm, present_step, read_newcomers
 from evenhand.programme.safeguards import Safeguards
@@ -127,9 +128,10 @@ class Overview:
 class Programme:
     """A running programme in its store.
 
-    Its own methods are about the roster and observations; the others belong to five parts, under the same names:
+    Its own methods are about the roster and observations; the others belong to seven parts, under the same names:
 
-    `cycle`            solve, plan, accept, record (`Cycle`)
+    `cycle`            solve, plan, accept (`Cycle`)
+    `records`          what was done (`Records`)
     `audits`           audits and waiting times (`Audits`)
     `refitting`        refits of the model, drift, proposals (`Refits`)
     `safeguards`       erasure, second approvals, views (`Safeguards`)
@@ -156,9 +158,10 @@ class Programme:
         self.plan, self.plan_of, self.plans, self.recompute = cycle.plan, cycle.plan_of, cycle.plans, cycle.recompute
         self.current_plan, self.current_plan_number = cycle.current_plan, cycle.current_plan_number
         self.accept, self.changed_since = cycle.accept, cycle.changed_since
-        self.record, self.record_rest, self.recorded = cycle.record, cycle.record_rest, cycle.recorded
-        self.num_recorded = cycle.num_recorded
-        self.last_served, self.unrecorded = cycle.last_served, cycle.unrecorded
+        self.records = records = Records(self.library)
+        self.record, self.record_rest, self.recorded = records.record, records.record_rest, records.recorded
+        self.num_recorded = records.num_recorded
+        self.last_served, self.unrecorded = records.last_served, records.unrecorded
         self.counterfactuals = supposing = Counterfactuals(self.library, cycle)
         self.price_of_fairness, self.suppose = supposing.price_of_fairness, supposing.suppose
         self.changes = changes = LastingChanges(self.library, cycle)
@@ -272,6 +275,11 @@ class Programme:
     def status(self) -> Status:
         """Return the status."""
         return self.overview().status
+
+    def present_step(self) -> int:
+        """Return the step that is planned next."""
+        with self.store.reading() as tx:
+            return present_step(tx)
 
     def overview(self) -> Overview:
         """Return the status with the open plan, the proposed refit and the bounds of drift, all of one moment."""
@@ -500,6 +508,7 @@ class Programme:
         columns = table.columns
         request = [columns, said, step]
 
+        @ledger.read_once
         def read(tx: Connection) -> tuple[int, list[tuple[reports.ReportRow, str]]]:
             present = present_step(tx)
             usual = present if step is None else roster.check_step(step)
@@ -543,6 +552,7 @@ class Programme:
         """
         table, said = _past_table(self.library.table(rows)), check_text(source, "source")
 
+        @ledger.read_once
         def read(tx: Connection) -> past_records.PastRecords:
             return past_records.read_past(
                 table, roster.taking_part(tx, present_step(tx)), self.library.model(tx)[1], vocabulary_of(tx)

@@ -86,7 +86,7 @@ def _read_reports(
     places: dict[tuple[int, int], str] = {}
     blank = [""] * len(table.rows)
     steps = table.columns.get("step", blank)
-    filled = [any(entries) for entries in zip(*(table.columns.get(name, blank) for name in content), strict=True)]
+    filled = list(map(any, zip(*(table.columns.get(name, blank) for name in content), strict=True)))
     if not any(filled) and not table.faults:
         faults.append(Fault("", f"no row has an entry in {' or '.join(content)}"))
     for number, (place, name, text) in enumerate(zip(table.rows, table.columns["arm"], steps, strict=True)):
@@ -278,9 +278,9 @@ def _last_reports(table: sa.Table, many: str) -> Any:
     """Query of the last reports on one arm and step, on some arms and steps, or on all arms at some steps."""
     bound: dict[str, Any] = {name: bindparam(name, expanding=many != "one") for name in ("own", "at")}
     if many == "one":
-        within = [table.c.arm == bound["own"], table.c.step == bound["at"]]
-    else:
-        within = [table.c.step.in_(bound["at"]), *([table.c.arm.in_(bound["own"])] if many == "some" else [])]
+        own = select(table).where(table.c.arm == bound["own"], table.c.step == bound["at"], *schema.valid(table))
+        return own.order_by(table.c.event.desc(), table.c.id.desc()).limit(1)
+    within = [table.c.step.in_(bound["at"]), *([table.c.arm.in_(bound["own"])] if many == "some" else [])]
     newest = select(func.max(table.c.id)).where(*within, *schema.valid(table)).group_by(table.c.arm, table.c.step)
     return select(table).where(table.c.id.in_(newest))
 

@@ -28,6 +28,14 @@ _OF_NAME = _ARMS.where(schema.arms.c.name == bindparam("name"))
 _LAST_STEP = select(func.max(schema.plans.c.step)).where(schema.plans.c.status == schema.ACCEPTED)
 
 
+def _transfers(event: int | None) -> Any:
+    table = schema.transfers
+    return select(table).where(*schema.valid(table, event)).order_by(table.c.from_step, table.c.id)
+
+
+_TRANSFERS = _transfers(None)
+
+
 @dataclass(frozen=True)
 class RosterArm:
     """An arm of the roster."""
@@ -94,8 +102,7 @@ def arms_as_of(
 
 def transferred(tx: Connection, step: int | None, event: int | None = None) -> dict[int, tuple[str, str]]:
     """Type and group at a step, by default the present one, of arms that were transferred by then; as of an event."""
-    table = schema.transfers
-    rows = tx.execute(select(table).where(*schema.valid(table, event)).order_by(table.c.from_step, table.c.id)).all()
+    rows: Any = fetch(tx, _TRANSFERS) if event is None else tx.execute(_transfers(event)).all()
     at = present_step(tx, event) if rows and step is None else step
     return {row.arm: (row.type, row.group_name) for row in rows if at is not None and row.from_step <= at}
 

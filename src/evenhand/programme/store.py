@@ -139,7 +139,7 @@ class Store:
         """A transaction that sees one moment, and changes nothing."""
         level = {} if self.is_sqlite else {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True}
         with self._in_words(), self.engine.connect() as connection:
-            connection.execution_options(**level)
+            connection.execution_options(draft=ledger.Draft(), **level)
             with connection.begin():
                 self._check_same_file(connection)
                 yield connection
@@ -248,8 +248,10 @@ class Store:
             )
 
     def _check_version(self, tx: Connection, error: type[EvenhandError] = InvalidInputError) -> None:
-        row = tx.execute(text("SELECT * FROM programme")).mappings().first() or {"version": None}
-        found = row.get("version", "0")
+        cursor = tx.connection.cursor()
+        row = cursor.execute("SELECT * FROM programme").fetchone()
+        names = [column[0] for column in cursor.description]
+        found = None if row is None else dict(zip(names, row, strict=True)).get("version", "0")
         if found not in (None, schema.VERSION):  # without a row the programme is damaged
             raise error(
                 f"{self.address}: it was written with another schema version, {found}; this evenhand reads version "
@@ -471,7 +473,9 @@ def _check_there(file: Path) -> None:
         if not os.access(file, os.R_OK):
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
     except OSError as error:
-        raise InvalidInputError(f"{file}: cannot be read: {why_unreadable(file, error)}. {HOW_TO_CREATE}") from None
+        why = why_unreadable(file, error)
+        end = "" if why.endswith("?") else "."
+        raise InvalidInputError(f"{file}: cannot be read: {why}{end} {HOW_TO_CREATE}") from None
 
 
 # Connections
@@ -479,7 +483,8 @@ def _check_there(file: Path) -> None:
 
 def _engine(url: URL, wait: int) -> Engine:
     if url.get_backend_name() == "sqlite":
-        engine = create_engine(url, connect_args={"timeout": wait, "check_same_thread": False})
+        connected = {"timeout": wait, "check_same_thread": False}
+        engine = create_engine(url, pool_size=15, max_overflow=0, connect_args=connected)
         event.listen(engine, "connect", _set_up_sqlite)
         event.listen(engine, "begin", _begin_sqlite)
         return engine
@@ -505,4 +510,4 @@ def _set_up_sqlite(connection: Any, _: object) -> None:
 
 def _begin_sqlite(connection: Connection) -> None:
     writing = connection.get_execution_options().get("writing", False)
-    connection.exec_driver_sql("BEGIN IMMEDIATE" if writing else "BEGIN")
+    connection.connection.cursor().execute("BEGIN IMMEDIATE" if writing else "BEGIN")

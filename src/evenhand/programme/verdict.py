@@ -364,7 +364,7 @@ def put_into_words(found: "Audit", books: Books, most: int = 10) -> Verdict:
     service = (noun or Noun("service", "services")).counted
     return Verdict(
         (*_need_sentences(found, words, most), *_promise_sentences(books, most)),
-        tuple(islice(_service_sentences(found, service), 2 * most)),
+        (*islice(_service_sentences(found, service), 2 * most), *_closed_sentences(books, service)),
         tuple(islice(_test_sentences(found, words, service), 2 * most)),
         tuple(_deviation_sentences(found, words, most)),
     )
@@ -412,7 +412,7 @@ def _promise_sentences(books: Books, most: int) -> Iterator[str]:
         waits = np.where(sums["served"][:, step], 0, waits + 1)
     late = np.flatnonzero(over > 0)
     if not len(late):
-        yield f"Promised waits: all were kept in this time ({listed(names.promised)})."
+        yield f"Promised waits: all were met in this time ({listed(names.promised)})."
         return
     rows = sorted(late.tolist(), key=lambda arm: (-over[arm], span.arms[arm].name))
     texts = [f"{span.arms[arm].name} (by {words.step.counted(int(over[arm]))})" for arm in rows]
@@ -443,7 +443,7 @@ def _test_sentences(found: "Audit", words: Vocabulary, service: Callable[[float]
         if row.lower is not None and row.done >= row.lower and not 0 == row.done < row.planned:
             least = None if row.detectable is None else percent(row.detectable, 0)
             short = f"a shortfall of less than {least}" if least else "any shortfall"
-            yield f"{row.group}: {service(row.done)}, too few to tell {short}."
+            yield f"{row.group}: {service(row.done)}, too few to decide {short}."
     for group in found.groups:
         it = group.earned
         is_low = it.realised - it.overrides - it.undone < it.lower
@@ -453,8 +453,23 @@ def _test_sentences(found: "Audit", words: Vocabulary, service: Callable[[float]
             short = f"{number(lost, 2)} lost by what was decided or done otherwise, the rest {short}"
         short_of = group.detectable or 0.0
         least = percent(short_of / it.promised, 0) if it.promised > 0 else number(short_of, 2)
-        power = f"a shortfall of less than {least} would hardly be noticed"
-        yield f"{group.name}: {got}, {short} (p = {group.corrected:.2g}); {power}."
+        power = "" if least.startswith("0 ") else f"; a shortfall of less than {least} would hardly be noticed"
+        yield f"{group.name}: {got}, {short} (p = {group.corrected:.2g}){power}."
+
+
+def _closed_sentences(books: Books, service: Callable[[float], str]) -> Iterator[str]:
+    """Services of groups that no arm is in at the end, for the time in which they existed."""
+    span, words = books.span, books.words
+    closed = {group: until for until, kinds in span.moves for _, group in kinds.values() if group not in books.groups}
+    sums = books.between(span.first, span.last) if closed else {}
+    for group, until in sorted(closed.items(), key=lambda one: (one[1], one[0])):
+        steps = range(span.first, until)
+        own = np.array([[span.arm_at(place, step).group == group for step in steps] for place in range(len(span.arms))])
+        there = own & span.present[:, : len(steps)]
+        planned, done = (int((sums[name][:, : len(steps)] & there).sum()) for name in ("planned", "served"))
+        arms = words.arm.counted(int(there.any(axis=1).sum()))
+        there_now = "counted above where they are now"
+        yield f"{group}, until {words.name(until)}, {arms}: {service(done)} done, {planned} planned; {there_now}."
 
 
 def _deviation_sentences(found: "Audit", words: Vocabulary, most: int) -> Iterator[str]:

@@ -335,10 +335,14 @@ class Vocabulary(Result):
 
     def reworded(self, error: E) -> E:
         """Return an error with its message and faults in the words of the programme."""
-        error.args = tuple(self.say(part) if isinstance(part, str) else part for part in error.args)
+        error.args = tuple(self._wrong(part) if isinstance(part, str) else part for part in error.args)
         if isinstance(error, InvalidInputError):
-            error.faults = tuple(replace(fault, message=self.say(fault.message)) for fault in error.faults)
+            error.faults = tuple(replace(fault, message=self._wrong(fault.message)) for fault in error.faults)
         return error
+
+    def _wrong(self, message: str) -> str:
+        """Return a message in the words of the programme, with its heads of columns."""
+        return self.say(re.sub(r"(?<=missing column )\w+", lambda found: self.head(found[0]), message))
 
     def summary(self, found: S) -> S:
         """Return a summary or a part of it in the words of the programme; cells and names of rows stay."""

@@ -6,6 +6,8 @@ import pytest
 
 from evenhand.programme import Programme
 
+from ...conftest import require
+
 ARGUMENTS = [
     "--no-sandbox",
     "--disable-gpu",
@@ -19,13 +21,12 @@ ARGUMENTS = [
 
 @pytest.fixture(scope="session")
 def browser():
-    """Chromium as the system has it; without it, what needs one is skipped."""
+    """Chromium as the system has it."""
     playwright = pytest.importorskip("playwright.sync_api", reason="Playwright for Python is not installed")
     found = next(
         (path for name in ("chromium", "chromium-browser", "google-chrome") if (path := shutil.which(name))), ""
     )
-    if not found:
-        pytest.skip("there is no Chromium: on Debian, apt-get install chromium")
+    require(found, "chromium")
     with playwright.sync_playwright() as driver:
         opened = driver.chromium.launch(executable_path=found, args=ARGUMENTS)
         yield opened

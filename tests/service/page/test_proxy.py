@@ -1,4 +1,4 @@
-"""Behind a reverse proxy with TLS: a real nginx with the very configuration of docs/service.md, but for its paths."""
+"""A real nginx as reverse proxy with TLS: the very configuration of docs/service-security.md, but for its paths."""
 
 import re
 import shutil
@@ -11,9 +11,9 @@ from pathlib import Path
 import httpx
 import pytest
 
-from ...conftest import make_token
+from ...conftest import make_token, require
 
-DOCS = Path(__file__).parents[3] / "docs" / "service.md"
+DOCS = Path(__file__).parents[3] / "docs" / "service-security.md"
 NAME, P = "planner.example", "/v1/programme"
 FRAME = """
 daemon off;
@@ -83,8 +83,7 @@ class Proxied:
 @pytest.fixture(scope="module")
 def proxied(live, template, tmp_path_factory):
     nginx = shutil.which("nginx") or shutil.which("nginx", path="/usr/sbin")
-    if nginx is None or shutil.which("openssl") is None:
-        pytest.skip("nginx or openssl is not installed here (Debian: apt-get install nginx-light openssl)")
+    require(nginx and shutil.which("openssl"), "nginx-light openssl")
     folder = tmp_path_factory.mktemp("proxied")
     certify(folder)
     (folder / "pumps.db").write_bytes(template.read_bytes())

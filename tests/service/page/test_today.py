@@ -75,7 +75,7 @@ def test_only_accepted_plans_are_recorded(client, programme):
 
 
 def test_today_shows_what_was_recorded(client, programme, accepted):
-    assert "Then say so" in words(look(client))
+    assert "Then record that" in words(look(client))
     programme.record([{"arm": "v1", "action": "oil"}], "crew")
     page = look(client)
     assert "1 of 5" in words(page)

@@ -23,7 +23,7 @@ WRITTEN, SPREADSHEETS = ("", ".csv", ".txt", ".json", ".parquet"), (".xlsx", ".x
 @click.command("act")
 @click.argument("plan")
 @click.argument("states")
-@option("--format", None, "What STATES is; needed for -.", type=click.Choice(["csv", "parquet", "json"]))
+@option("--format", None, "Format of STATES; needed for -.", type=click.Choice(["csv", "parquet", "json"]))
 @option("--budget", "B,B,...", "Budget of today; by default that of the plan.")
 @option("--step", None, "The step, of a plan made for T steps.", default=0, type=click.IntRange(min=0))
 @option("--part", None, "Part of a mixture; by default drawn by the seed.", type=click.IntRange(min=1))
@@ -86,7 +86,7 @@ def _check_suffix(out: str | None) -> None:
     """Refuse a name that promises another format than is written."""
     if out is None or (suffix := Path(out).suffix.lower()) in WRITTEN:
         return
-    others = "a spreadsheet opens a table in CSV" if suffix in SPREADSHEETS else "the name says which"
+    others = "a spreadsheet opens a table in CSV" if suffix in SPREADSHEETS else "the ending of the name chooses"
     raise OptionError("--out", f"{out}: actions are written as .csv, .json or .parquet, and not as {suffix}; {others}")
 
 

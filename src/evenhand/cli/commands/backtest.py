@@ -41,5 +41,6 @@ def command(source: ModelSource, run: RunOptions, log: str, policies: str | None
         records = with_layout(read_log(log, columns, log_options, tell), layout)
         tell("following the arms", 1.0)
         settings = {"num_episodes": options.pop("episodes"), "rng": run.seed, "welfare": run.welfare, **options}
+        settings |= {"criterion": source.criterion, "over": source.over}
         found = backtest(problem, records, names, **settings)
     run.show(found, f"{log} in {source.title}: the behaviour policy, beside the records")

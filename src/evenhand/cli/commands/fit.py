@@ -13,15 +13,15 @@ from evenhand.cli.options import RunOptions, fit_options, option, report_option,
 @click.command("fit")
 @click.argument("log")
 @fit_options
-@option("--format", None, "What LOG is; needed for -.", type=click.Choice(["csv", "parquet", "json"]))
+@option("--format", None, "Format of LOG; needed for -.", type=click.Choice(["csv", "parquet", "json"]))
 @option("--out", "MODEL", "Write the model (.toml, .json, .npz, .parquet), and what is known of it beside it.")
 @report_option
 @run_options()
 def command(log: str, run: RunOptions, **options: Any) -> None:
     """Fit a model to LOG: a table with one row per arm and time.
 
-    A row says: at this time this arm was in this state and then got this action; the next row of the arm says where it
-    came. LOG is CSV, Parquet, JSON, or - for standard input. All faults are reported with their lines and exit code 2,
+    A row has the state of an arm at a time, and the action that it then got; the next row of the arm has its next
+    state. LOG is CSV, Parquet, JSON, or - for standard input. All faults are reported with their lines and exit code 2,
     and nothing is written. Needs the extra "data".
     """
     run.check_targets()

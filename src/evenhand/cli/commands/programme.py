@@ -1,11 +1,9 @@
 """`evenhand programme ...`. Each command is one call into the library."""
 
 import sys
-import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, replace
-from datetime import date
 from functools import partial, wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,35 +12,38 @@ import click
 
 from evenhand.cli.arguments import DASH, ModelSource, called, check_target, read_amounts, read_states
 from evenhand.cli.completion import Commands
-from evenhand.cli.console import table_bytes
 from evenhand.cli.options import Decorator, RunOptions, add_options, model_options, option, run_options, welfare_option
+from evenhand.cli.programme_output import (
+    COLUMNS,
+    SHOWN,
+    address_of,
+    ask_words,
+    change_summary,
+    drift_notices,
+    event_content,
+    own_table,
+    plan_summary,
+    read_wait,
+    read_words,
+    rows_summary,
+    show_refit,
+    show_status,
+    standing,
+)
 from evenhand.cli.refusals import OptionError
 from evenhand.display import counted
 from evenhand.errors import EvenhandError, InvalidInputError
-from evenhand.report.format import printable, shortened
-from evenhand.report.summary import Summary, table
+from evenhand.report.summary import Summary
 
 if TYPE_CHECKING:
-    from evenhand.programme.changes import ChangePreview
-    from evenhand.programme.decisions import StoredPlan
     from evenhand.programme.programme import Programme
-    from evenhand.programme.refit import Refitted
     from evenhand.programme.vocabulary import Vocabulary
-
-SHOWN = 200
-"""Rows that are listed; --json and --out have all of them."""
-
-COLUMNS = ("arm", "type", "group", "state", "known", "action", "next_in_line", "reason")
-"""Columns of a plan on the terminal."""
 
 WRITTEN = (*COLUMNS[:5], "seen_step", "chance", *COLUMNS[5:], "accepted", "who", "why")
 """Columns of a plan as a file."""
 
 STEPS = {"step": "--step", "first": "--from", "last": "--to"}
 """Options that take a step or a date, by their argument."""
-
-MOST_TESTED = 50_000
-"""Reports beyond which a plan does not wait for the test of its model."""
 
 
 @click.group(cls=Commands)
@@ -58,7 +59,9 @@ def programme() -> None:
 place = click.argument("programme")
 author = option("--who", "NAME", "Author, written into the events.", default="")
 rows_argument = click.argument("rows", metavar="TABLE")
-format_option = option("--format", None, "What TABLE is; needed for -.", type=click.Choice(["csv", "parquet", "json"]))
+format_option = option(
+    "--format", None, "Format of TABLE; needed for -.", type=click.Choice(["csv", "parquet", "json"])
+)
 seconds_option = option("--seconds", "S", "Approximate time limit of solving, in seconds; none by default.", type=float)
 FIRST = "Approximate time limit of solving, in seconds, if there is no policy for the present roster."
 step_options = option("--step", "STEP", "The step, by its number or a date in it; by default the present one.")
@@ -70,6 +73,9 @@ words_options: list[Decorator] = [
     option("--start", "DATE", "First day of step 0, such as 2026-06-29."),
     option("--period", None, "Length of a step.", type=click.Choice(["day", "week", "month", "quarter", "year"])),
 ]
+inside = click.FloatRange(0, 1, min_open=True, max_open=True)
+pairs = partial(option, type=(str, str), multiple=True)
+switch = partial(option, default=None, show_default=False)
 source_option = option("--source", "TEXT", "Source of the reports; by default the name of the table.")
 
 
@@ -130,8 +136,9 @@ def create(
 ) -> None:
     """Begin a programme at PROGRAMME, run by MODEL.
 
-    The number of arms of MODEL does not matter: the roster says who takes part. If something is wrong, nothing is
-    written. The programme has its own words, and a calendar if its steps have dates; on a terminal they are asked for.
+    The number of arms of MODEL does not matter: the roster lists the arms that take part. If something is wrong,
+    nothing is written. The programme has its own words, and a calendar if its steps have dates; on a terminal the
+    command prompts for them.
     """
     from evenhand.fitting import posterior_path
     from evenhand.programme.programme import Programme
@@ -139,68 +146,33 @@ def create(
 
     problem = source.load().problem.with_criterion(source.criterion, source.over)
     rows = read_states(roster, "csv" if roster == DASH else None, "--roster")
-    words = _read_words(**{name: settings.pop(name) for name in ("file", "single", "start", "period")})
+    words = read_words(**{name: settings.pop(name) for name in ("file", "single", "start", "period")})
     if not words and sys.stdin.isatty() and not (run.quiet or run.as_json or roster == DASH):
-        words = _ask_words(problem.resource_names)
+        words = ask_words(problem.resource_names)
     settings["history"] = None if history is None else read_states(history, None, "--history")
     posterior = posterior_path(source.model) if source.model != DASH else None
     how: dict[str, Any] = {"seed": run.seed, "welfare": run.welfare, "words": words, "posterior": posterior}
     with spoken(Vocabulary.read(words)), Programme.create(programme, problem, rows, **how, **settings) as made:
-        _show_status(made, replace(run, vocabulary=made.vocabulary()))
-
-
-def _read_words(file: str | None, single: Sequence[str], start: str | None, period: str | None) -> dict[str, Any]:
-    """Return fields of `Vocabulary` from the options; a word of an unknown term is that of a resource."""
-    from evenhand.programme.vocabulary import NOUNS
-
-    words: dict[str, Any] = {}
-    if file is not None:
-        try:
-            words = tomllib.loads(Path(file).read_text("utf-8"))
-        except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-            raise OptionError("--words", f"{file} is invalid TOML: {error}") from None
-    for text in single:
-        term, equals, word = (part.strip() for part in text.partition("="))
-        if not (term and equals and word):
-            raise OptionError("--word", f"expected TERM=WORD, got {text!r}")
-        own = words if term in (*NOUNS, "value") else words.setdefault("resources", {})
-        own[term] = word
-    return words | {name: given for name, given in (("start", start), ("period", period)) if given}
-
-
-def _ask_words(resources: Sequence[str]) -> dict[str, Any]:
-    """Ask for the words and the calendar of a new programme; Enter takes what is proposed."""
-    click.echo("The words of this programme. Enter takes what is in brackets; a plural may follow a comma.", err=True)
-    asked = {"arm": "Who shares: patient, machine, ...", "group": "Whom it is compared by: clinic, district, ..."}
-    words: dict[str, Any] = {term: click.prompt(text, default=term, err=True) for term, text in asked.items()}
-    own = {name: click.prompt(f"One of the resource {name}", default=name, err=True) for name in resources}
-    words["resources"] = {name: word for name, word in own.items() if word != name}
-    words["value"] = click.prompt("What a value counts: weeks on treatment, ...", default="value", err=True)
-    periods = click.Choice(["day", "week", "month", "quarter", "year", "none"])
-    period = click.prompt("How often there is a plan: every", type=periods, default="none", err=True)
-    if period == "none":
-        return words | {"step": click.prompt("The word for a step: round, shift, ...", default="step", err=True)}
-    first = click.prompt(f"The first day of the first {period}", default=date.today().isoformat(), err=True)
-    return words | {"period": period, "start": first}
+        show_status(made, replace(run, vocabulary=made.vocabulary()))
 
 
 @command()
 def status(one: "Programme", run: RunOptions) -> None:
     """Describe PROGRAMME: its step, roster and budget, and the value of its policy for the present roster."""
-    _show_status(one, run)
+    show_status(one, run)
 
 
 @command(*words_options, writes=True)
 def words(one: "Programme", who: str, key: str | None, run: RunOptions, **options: Any) -> None:
     """Show the words and the calendar of PROGRAMME, or set them: those that are given change, the others stay."""
-    given = _read_words(**options)
+    given = read_words(**options)
     found = one.set_words(given, who=who, key=key) if given else one.vocabulary()
     fields = found.to_dict()
     resources = [(name, str(found.resource(name))) for name in one.status().budget]
     facts = [(term, fields[term]) for term in ("arm", "group", "step", "value")] + resources
     facts.append(("calendar", "none" if found.start is None else f"each {found.period}, from {fields['start']}"))
     # The terms themselves are shown.
-    replace(run, vocabulary=None).say(fields, Summary(_address(one), facts=facts))
+    replace(run, vocabulary=None).say(fields, Summary(address_of(one), facts=facts))
 
 
 @command(rows_argument, format_option, step_options, writes=True)
@@ -225,7 +197,7 @@ def leave(one: "Programme", arms: Sequence[str], run: RunOptions, **options: Any
 def erase(one: "Programme", arms: Sequence[str], run: RunOptions, **options: Any) -> None:
     """Replace the names of arms that left, and reasons about them, by pseudonyms, for good.
 
-    What happened stays, under the pseudonym, and the database still verifies. Copies made earlier have the names.
+    Their histories stay, under the pseudonyms, and the database still verifies. Copies made earlier have the names.
     """
     found = one.erase(list(arms), **options)
     run.say(found.to_dict(), f"erased: {counted(len(found.arms), 'arm')}, now {', '.join(found.arms[:5])}")
@@ -243,11 +215,7 @@ def observe(one: "Programme", rows: str, format: Any, source: str | None, run: R
     run.say(found.to_dict(), text + (f", {found.blank} blank: not seen" if found.blank else ""))
 
 
-@command(
-    option("--method", "M", "As of `evenhand solve`.", default="fluid"),
-    seconds_option,
-    writes=True,
-)
+@command(option("--method", "M", "As of `evenhand solve`.", default="fluid"), seconds_option, writes=True)
 def solve(one: "Programme", run: RunOptions, **options: Any) -> None:
     """Find a policy for the present roster; later plans use it."""
     with run.progress() as tell:
@@ -276,14 +244,14 @@ def plan(one: "Programme", budget: str | None, run: RunOptions, **options: Any) 
     amounts = None if budget is None else read_amounts(budget)
     with run.progress() as tell:
         made = one.plan(budget=amounts, progress=tell, **options)
-    found, notices = one.plan_of(made.plan), _notices(one)
+    found, notices = one.plan_of(made.plan), drift_notices(one)
     if run.out:
         rows = [{column: getattr(row, column) for column in WRITTEN} for row in found.rows]
-        write_atomically(run.out, _own_table(run, rows, run.out))
+        write_atomically(run.out, own_table(run, rows, run.out))
     lines = [f"drift: {notice}" for notice in notices] + ([f"written to {run.out}"] if run.out else [])
     if one.needs_solving().improvable:
-        lines.append(f"first policy, found in seconds; `evenhand programme solve {_address(one)}` improves it")
-    run.say(found.to_dict() | {"notices": notices}, _plan_summary(found), lines)
+        lines.append(f"first policy, found in seconds; `evenhand programme solve {address_of(one)}` improves it")
+    run.say(found.to_dict() | {"notices": notices}, plan_summary(found), lines)
 
 
 @command(
@@ -309,9 +277,9 @@ def accept(
     """
     if overrides is not None and single:
         raise OptionError("--override", "goes with a plan alone; put all of them into the table of --overrides")
-    given: Any = [dict(zip(("arm", "action", "why"), row, strict=True)) for row in single]
-    given = given if overrides is None else read_states(overrides, format, "--overrides")
-    found = one.accept(_proposed(one) if plan is None else plan, given, **options)
+    rows: Any = [dict(zip(("arm", "action", "why"), row, strict=True)) for row in single]
+    rows = rows if overrides is None else read_states(overrides, format, "--overrides")
+    found = one.accept(_proposed(one) if plan is None else plan, rows, **options)
     changed = f", {found.overridden} overridden" if found.overridden else ""
     run.say(found.to_dict(), f"plan {found.plan} is accepted{changed}; step {found.step} is closed")
 
@@ -327,20 +295,8 @@ def approve(one: "Programme", plan: int | None, run: RunOptions, **options: Any)
 
 
 @command(
-    option(
-        "--second-approval/--no-second-approval",
-        None,
-        "Of plans with more than the usual budget.",
-        default=None,
-        show_default=False,
-    ),
-    option(
-        "--log-views/--no-log-views",
-        None,
-        "Log who looks at the page or history of an arm.",
-        default=None,
-        show_default=False,
-    ),
+    switch("--second-approval/--no-second-approval", None, "Of plans with more than the usual budget."),
+    switch("--log-views/--no-log-views", None, "Log views of the page or history of an arm."),
     writes=True,
 )
 def safeguards(one: "Programme", who: str, key: str | None, run: RunOptions, **given: Any) -> None:
@@ -356,10 +312,10 @@ def safeguards(one: "Programme", who: str, key: str | None, run: RunOptions, **g
     option("--most", None, "At most so many.", default=100, type=click.IntRange(min=1)),
 )
 def views(one: "Programme", run: RunOptions, **which: Any) -> None:
-    """List who looked at whom, the newest first, if that is logged."""
+    """List views of arms, the newest first, if they are logged."""
     found = one.views(**which)
-    shown = _rows_summary(
-        f"{_address(one)}, views of arms", ("at", "who", "arm"), [[*vars(one).values()] for one in found]
+    shown = rows_summary(
+        f"{address_of(one)}, views of arms", ("at", "who", "arm"), [[*vars(one).values()] for one in found]
     )
     run.say({"views": [view.to_dict() for view in found]}, shown)
 
@@ -404,15 +360,9 @@ def undo(one: "Programme", event: int, run: RunOptions, **options: Any) -> None:
 @command(
     option("--budget", "B,B,...", "Budget per step."),
     welfare_option,
-    option(
-        "--max-wait promises",
-        "STATE STEPS",
-        "Longest wait without service in a state; - for no promise.",
-        type=(str, str),
-        multiple=True,
-    ),
-    option("--close", "GROUP INTO", "A group that closes, and where its arms go.", type=(str, str), multiple=True),
-    option("--move", "ARM GROUP", "An arm that goes to another group.", type=(str, str), multiple=True),
+    pairs("--max-wait promises", "STATE STEPS", "Longest wait without service in a state; - for no promise."),
+    pairs("--close", "GROUP INTO", "A group that closes, and where its arms go."),
+    pairs("--move", "ARM GROUP", "An arm that goes to another group."),
     option("--from start", "STEP|DATE", "From when on; by default the present step."),
     option("--adopt", None, "Adopt it; by default its effect is shown.", is_flag=True),
     option("--why", "TEXT", "A reason.", default=""),
@@ -445,7 +395,7 @@ def change(
         return
     with run.progress() as tell:
         found = one.preview_change(given, seconds=seconds, progress=tell)
-    run.say(found.to_dict(), _change_summary(found))
+    run.say(found.to_dict(), change_summary(found))
 
 
 @command(click.argument("arm"))
@@ -454,7 +404,7 @@ def history(one: "Programme", arm: str, run: RunOptions) -> None:
     found = one.history(arm)
     columns = ("step", "kind", "state", "planned", "action", "expected", "chance", "reward", "source", "why", "undone")
     rows = [[getattr(entry, column) for column in columns] for entry in found[-SHOWN:]]
-    shown = _rows_summary(f"{arm}, {counted(len(found), 'entry', 'entries')}", columns, rows)
+    shown = rows_summary(f"{arm}, {counted(len(found), 'entry', 'entries')}", columns, rows)
     run.say({"arm": arm, "history": [entry.to_dict() for entry in found]}, shown)
 
 
@@ -462,13 +412,7 @@ def history(one: "Programme", arm: str, run: RunOptions) -> None:
     option("--from first", "STEP", "First step or a date in it; by default of all."),
     option("--to last", "STEP", "Last step or a date in it; by default of all."),
     option("--as-of event", "EVENT", "As it was known at this event.", type=click.IntRange(min=1)),
-    option(
-        "--level",
-        None,
-        "Of intervals; warnings are wrong with at most the rest.",
-        default=0.95,
-        type=click.FloatRange(0, 1, min_open=True, max_open=True),
-    ),
+    option("--level", None, "Of intervals; warnings are wrong with at most the rest.", default=0.95, type=inside),
     option("--csv table", "FILE", "Also write one row per arm."),
     option("--report", "FILE.html", "Also write a page with figures."),
 )
@@ -487,7 +431,7 @@ def audit(one: "Programme", table: str | None, run: RunOptions, **window: Any) -
     books, name = one.books(**window), one.status().name
     found = audit_of(books)
     if table:
-        write_atomically(table, _own_table(run, [row.as_row() for row in found.arms], ".csv"))
+        write_atomically(table, own_table(run, [row.as_row() for row in found.arms], ".csv"))
     if run.report:
         typed = click.get_current_context().params["programme"]
         words = [one.store.address if word == typed else word for word in sys.argv[1:]]  # without a password
@@ -502,24 +446,24 @@ def audit(one: "Programme", table: str | None, run: RunOptions, **window: Any) -
     writes=True,
 )
 def refit(one: "Programme", run: RunOptions, **options: Any) -> None:
-    """Fit the model anew to the programme's own log, and show what would change; nothing is adopted yet."""
+    """Fit the model again to the programme's own log, and show what would change; nothing is adopted yet."""
     with run.progress() as tell:
         found = one.refit(progress=tell, **options)
-    _show_refit(found, run, _address(one))
+    show_refit(found, run, address_of(one))
 
 
 @command(click.argument("refit", type=click.IntRange(min=1), required=False))
 def refits(one: "Programme", refit: int | None, run: RunOptions) -> None:
     """List the models that were fitted, or show what REFIT would change."""
-    found, model, name = one.refits(), one.status().model, _address(one)
+    found, model, name = one.refits(), one.status().model, address_of(one)
     if refit is not None:
         if not (chosen := [fitted for fitted in found if fitted.id == refit]):
             raise OptionError("REFIT", f"unknown refit {refit}")
-        _show_refit(chosen[0], run, name)
+        show_refit(chosen[0], run, name)
         return
-    rows = [[fit.id, fit.event, fit.rows, _standing(fit, model), "; ".join(fit.why)] for fit in found[:SHOWN]]
+    rows = [[fit.id, fit.event, fit.rows, standing(fit, model), "; ".join(fit.why)] for fit in found[:SHOWN]]
     heads = ("refit", "event", "rows", "stands", "why")
-    shown = _rows_summary(f"{name}, {counted(len(found), 'refit')}", heads, rows)
+    shown = rows_summary(f"{name}, {counted(len(found), 'refit')}", heads, rows)
     run.say({"refits": [fitted.to_dict() for fitted in found]}, shown)
 
 
@@ -568,10 +512,9 @@ def need(one: "Programme", states: Sequence[str], clear: bool, run: RunOptions, 
 )
 def bounds(one: "Programme", who: str, key: str | None, run: RunOptions, **given: Any) -> None:
     """Show by how much roster and model may drift, or set it: named bounds change, the others stay."""
-    is_set = any(value is not None for value in given.values())
-    found = one.set_bounds(given, who=who, key=key) if is_set else one.bounds()
+    found = one.set_bounds(given, who=who, key=key) if set(given.values()) - {None} else one.bounds()
     lines = [
-        f"change   {found.change:g}: solve anew if numbers of arms change by a larger share",
+        f"change   {found.change:g}: solve again if numbers of arms change by a larger share",
         f"gap      {found.gap:g}: and if the gap for the present roster grows by more than this",
         f"level    {found.level:g}: probability at most that a true model is ever rejected",
         f"records  {found.records}: reports between two tests of the model",
@@ -644,8 +587,8 @@ def verify(one: "Programme", head: str | None, export: str | None, key: str | No
 def events(one: "Programme", after: int, most: int, run: RunOptions) -> None:
     """List the events, in their order."""
     found = one.events(after, most)
-    rows = [[event.id, event.at, event.kind, event.who, _content(event.body, run)] for event in found]
-    shown = _rows_summary(f"{_address(one)}, events after {after}", ("event", "at", "kind", "who", "what"), rows)
+    rows = [[event.id, event.at, event.kind, event.who, event_content(event.body, run)] for event in found]
+    shown = rows_summary(f"{address_of(one)}, events after {after}", ("event", "at", "kind", "who", "what"), rows)
     run.say({"events": [vars(event) for event in found]}, shown)
 
 
@@ -655,152 +598,3 @@ def _proposed(one: "Programme") -> int:
     if number is None:
         raise OptionError("PLAN", "nothing is proposed for this step; run `evenhand programme plan` first")
     return number
-
-
-def _content(body: Mapping[str, Any], run: RunOptions) -> str:
-    """Return the content of an event in short: lists are counted, tables and digests left out."""
-    words, parts = run.vocabulary, []
-    assert words is not None
-    for name, value in sorted(body.items(), key=lambda item: item[0] != "step"):
-        if isinstance(value, list):
-            names = [one for one in value if isinstance(one, str)]
-            parts.append(f"{words.say(name)} {', '.join(names) if 0 < len(names) == len(value) < 4 else len(value)}")
-        elif name == "step":
-            parts.append(words.name(value))
-        elif not (isinstance(value, dict) or value is None or len(str(value)) == 64):
-            parts.append(f"{words.say(name)} {value}")
-    return shortened("; ".join(parts), 100)
-
-
-def _own_table(run: RunOptions, rows: Sequence[dict[str, Any]], name: str) -> bytes:
-    """Return a table with heads in the words of the programme, but in JSON."""
-    words = None if Path(name).suffix.lower() == ".json" else run.vocabulary
-    return table_bytes(rows if words is None else list(map(words.row, rows)), name)
-
-
-def _rows_summary(
-    title: str, heads: Sequence[str], rows: Sequence[Sequence[Any]], more: int = 0, notes: Sequence[str] = ()
-) -> Summary:
-    """Return a table of texts and notes below it, without control characters."""
-    cells = [[printable(cell) for cell in row] for row in rows]
-    lines = [printable(note) for note in notes]
-    return Summary(title, tables=[table("", heads, cells, more, heads)], notes=lines)
-
-
-def _address(one: "Programme") -> str:
-    """Return the name of a programme in commands, without a password, since output is logged."""
-    return printable(one.store.address)
-
-
-def _notices(one: "Programme") -> list[str]:
-    """Describe drift beyond its bound, and the command that does something about it."""
-    anew = f"`evenhand programme solve {_address(one)}` finds a new policy"
-    return [f"{why}: {anew}" for why in one.needs_solving().why] + _model_notices(one, MOST_TESTED)
-
-
-def _model_notices(one: "Programme", most: int | None = None) -> list[str]:
-    offer, name = one.offered(), _address(one)
-    if offer is not None:
-        ways = f"`evenhand programme refits {name} {offer.refit}` shows it, `adopt` or `decline` answers it"
-        return [*offer.why, f"refit {offer.refit} is offered: {ways}"]
-    drift = one.model_drift(most)
-    if most is not None and drift.reports > most:
-        return [f"not tested against {counted(drift.reports, 'report')}: `evenhand programme status {name}` does it"]
-    if not drift.needed:
-        return []
-    return [*drift.why, f"`evenhand programme refit {name}` fits the model anew and shows what would change"]
-
-
-def _show_status(one: "Programme", run: RunOptions) -> None:
-    found, drift = one.status(), one.needs_solving()
-    certificate = one.certificate() if drift.policy else None
-    if run.as_json:
-        offer = one.offered()
-        more = {"certificate": None if certificate is None else certificate.to_dict(), "solve": drift.to_dict()}
-        more |= {"model_drift": one.model_drift().to_dict(), "offered": None if offer is None else offer.to_dict()}
-        run.say(found.to_dict() | more, "")
-        return
-    numbers, words = ", ".join(f"{number} {kind}" for kind, number in found.arms.items()), one.vocabulary()
-    total = f"{counted(sum(found.arms.values()), 'arm')}{f' ({numbers})' if len(found.arms) > 1 else ''}"
-    facts = [
-        ("budget", f"{words.share(found.budget)} per step"),
-        ("welfare", f"{found.welfare}, over {found.over}, {found.criterion}"),
-    ]
-    if certificate is not None:
-        value = f"{certificate.welfare:.6g}, at most {certificate.upper_bound:.6g}, gap {100 * certificate.gap:.3g} %"
-        facts.append(("policy", f"{value}, for the present roster"))
-    facts += [("solve", why) for why in drift.why] + [("model", why) for why in _model_notices(one)]
-    title = f"{found.name}: step {found.step}, {total}; {found.observed} seen at this step"
-    run.say({}, Summary(title, facts=[*facts, ("events", str(found.events))]))
-
-
-def _plan_summary(found: "StoredPlan") -> Summary:
-    from evenhand.programme.decisions import drawn_part
-
-    seen = f"{found.missing} of {found.arms} arms not seen, and believed" if found.missing else "all arms seen"
-    rows = sorted(found.rows, key=lambda row: (not row.served, row.next_in_line or len(found.rows) + 1))
-    heads = [column.replace("next_in_line", "next") for column in COLUMNS]
-    shown = [[getattr(row, column) for column in COLUMNS] for row in rows[:SHOWN]]
-    used = ", ".join(f"{name} {amount:g} of {found.budget[name]:g}" for name, amount in found.used.items())
-    notes = [f"used: {used}", *([f"note: {found.note}"] if found.note else [])]
-    notes += [f"few observations: {line}" for line in found.warnings]
-    if found.part is not None:
-        notes.append(f"{drawn_part(found.part)}.")
-    title = f"plan {found.id} of step {found.step}, {found.status}; {seen}"
-    return _rows_summary(title, heads, shown, len(rows) - SHOWN, notes)
-
-
-def read_wait(text: str) -> int | None:
-    """Read a number of steps; None for -."""
-    if text == DASH:
-        return None
-    if not (text.isascii() and text.isdecimal() and len(text) < 10):
-        raise OptionError("--max-wait", f"expected a whole number of steps, or -, got {text!r}")
-    return int(text)
-
-
-def _change_summary(found: "ChangePreview") -> Summary:
-    rows = [
-        [row.group, row.arms, "" if row.before is None else f"{row.before:.4g}", f"{row.after:.4g}"]
-        for row in found.groups
-    ]
-    effect = "" if found.difference is None else f"welfare {found.difference:+.4g} beside the plan in use"
-    if effect and not found.measurable:
-        effect = "no measurable difference in welfare"
-    bound = f"welfare {found.after.welfare:.6g}, at most {found.after.upper_bound:.6g}"
-    notes = [*([effect] if effect else []), bound, "nothing is changed yet; --adopt adopts it"]
-    return _rows_summary("; ".join(found.change.said), ("group", "arms", "value before", "after"), rows, notes=notes)
-
-
-def _standing(found: "Refitted", model: str) -> str:
-    if found.model == model:
-        return "in use"
-    if found.adopted_event is not None:
-        return "was in use"
-    if found.declined_event is not None:
-        return "declined"
-    return "offered" if found.why and found.before == model else "not adopted"
-
-
-def _show_refit(found: "Refitted", run: RunOptions, name: str) -> None:
-    columns = ("type", "state", "action", "next_state", "before", "after")
-    rows = [
-        [*(getattr(row, column) for column in columns), f"{row.lower:.3g} to {row.upper:.3g}", row.seen]
-        for row in [row for row in found.moved if row.is_beyond_chance][:SHOWN]
-    ]
-    before, after = ["impossible" if value is None else f"{value:.6g}" for value in found.likelihood]
-    now, then = found.welfare
-    known = "" if now is None else f"the present policy has {now:.6g} in it, "
-    changes = "; ".join(f"{arm} {old} -> {new}" for arm, old, new in found.plan[:10])
-    more = f" and {len(found.plan) - 10} more" if len(found.plan) > 10 else ""
-    unseen = f"never seen, and left as they are: {counted(len(found.unseen), 'pair')} of state and action"
-    notes = [
-        f"log-likelihood {before} before, {after} after",
-        *([unseen] if found.unseen else []),
-        f"welfare: {known}the new one {0.0 if then is None else then:.6g}",
-        f"in a plan now: {changes}{more}" if found.plan else "a plan now would be the same",
-        *(f"why: {why}" for why in found.why),
-        f"to adopt it: evenhand programme adopt {name} {found.id}",
-    ]
-    title = f"refit {found.id}: {counted(found.rows, 'row')}; probabilities that differ beyond chance"
-    run.say(found.to_dict(), _rows_summary(title, (*columns, "95 %", "seen"), rows, notes=notes))

@@ -32,7 +32,7 @@ DEMO = "demo"
 @option("--name names", "HOST", "A name by which browsers know the server; repeatable.", multiple=True)
 @option("--proxy proxies", "ADDRESS", "Believe a reverse proxy's X-Forwarded-For; repeatable.", multiple=True)
 @option("--trust-header", "HEADER", "Header by which --proxy names the holder, such as X-Remote-User.", default="")
-@option("--proxy-secret", "FILE", "What the proxy sends as X-Proxy-Secret with --trust-header.")
+@option("--proxy-secret", "FILE", "File with X-Proxy-Secret, for --trust-header.")
 @option("--rate", None, "Requests per second and client.", default=200.0, type=click.FloatRange(min=0.1))
 @option("--keep", "FILE", "Store the programme of `evenhand serve demo` in this file.")
 @run_options(seeded=False)
@@ -121,7 +121,7 @@ def token() -> None:
 @token.command()
 @file_argument
 @name_argument
-@option("--role roles", None, "What the holder may do; repeatable.", type=click.Choice([*ROLES, "all"]), multiple=True)
+@option("--role roles", None, "Role of the holder; repeatable.", type=click.Choice([*ROLES, "all"]), multiple=True)
 @option("--group groups", "GROUP", "See and report on this group only; repeatable.", multiple=True)
 @option("--no-token", None, "No token: a proxy signs the holder on.", is_flag=True)
 @run_options(seeded=False)

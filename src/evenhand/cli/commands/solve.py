@@ -40,7 +40,7 @@ class SearchOptions:
 _METHOD = "counts, joint, count-lp, joint-lp, whittle, fluid, or auto: the exact method that fits, else fluid."
 _CANDIDATE = "Let this policy (saved or named) compete with those of the method fluid; repeatable."
 _TOLERANCE = "Relative gap to stop at; by default 1e-8, for a large model in Parquet 1e-4."
-_REDRAW = "Draw the policy of a mixture anew every K steps, not once at the start; both are reported."
+_REDRAW = "Draw the policy of a mixture again every K steps, not once at the start; both are reported."
 _SEARCH = (
     option("--method", "M", _METHOD, default="auto"),
     option("--candidate candidates", "POLICY", _CANDIDATE, multiple=True),
@@ -75,7 +75,7 @@ def command(source: ModelSource, run: RunOptions, search: SearchOptions, robust:
     """Find the best policy for MODEL, with a certificate: welfare, upper bound, gap.
 
     MODEL is a model file (.toml, .json, .npz, .parquet) or a built-in problem (see `evenhand problems`). With several
-    --budget, a table: the welfare under each, and what the step from one to the next is worth. Of a model in
+    --budget, a table: the welfare under each, and the gain from each to the next. Of a model in
     Parquet with more than 100,000 rows, or with --out FILE.parquet, the fair relaxation is solved: its bound, and a
     plan in Parquet.
     """

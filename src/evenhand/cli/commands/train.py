@@ -96,7 +96,7 @@ def read_settings(options: dict[str, Any]) -> dict[str, Any]:
 
 @contextmanager
 def _way_on(checkpoints: Sequence[Path]) -> Iterator[None]:
-    """After an interruption, print the way to resume."""
+    """After an interruption, print how to resume."""
     try:
         yield
     except KeyboardInterrupt:

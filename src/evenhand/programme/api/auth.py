@@ -151,7 +151,7 @@ class Tokens:
         except OSError as error:
             raise InvalidInputError(f"{file}: cannot be read: {why_unreadable(file, error)}") from None
         if os.name == "posix" and file.stat().st_mode & 0o022:
-            raise InvalidInputError(f"{file}: others may write it; `chmod 600 {file}` mends that")
+            raise InvalidInputError(f"{file}: others may write it; run `chmod 600 {file}`")
         return cls(file, tuple(_lines(text, str(file), empty)), version)
 
     def create(

@@ -22,7 +22,7 @@ from contextlib import suppress
 from functools import partial
 from time import monotonic, perf_counter
 
-from starlette.datastructures import Headers, MutableHeaders
+from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from evenhand.errors import UnavailableError
@@ -90,6 +90,9 @@ HEADERS = {
 }
 """On every answer. Scripts and styles come from files of this server; nothing inline, nothing from elsewhere."""
 
+_RAW_HEADERS = [
+    (name.lower().encode(), value.encode()) for name, value in {**HEADERS, "Cache-Control": "no-store"}.items()
+]
 _HOST = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([^:/@\[\]]+))(?::[0-9]+)?")
 
 log = logging.getLogger("evenhand.programme.api")
@@ -112,16 +115,16 @@ class AccessLog:
         async def answer(message: Message) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
-                status, headers = message["status"], MutableHeaders(raw=list(message.get("headers", [])))
-                for name, value in {**HEADERS, "Cache-Control": "no-store"}.items():
-                    headers.setdefault(name, value)
+                status, headers = message["status"], list(message.get("headers", []))
+                given = {name.lower() for name, _ in headers}
+                headers += [(name, value) for name, value in _RAW_HEADERS if name not in given]
                 # A form came by TLS, to this server or to a proxy, as the origin says: its cookies are never sent
                 # without.
                 origin = Headers(scope=scope).get("origin", "")
                 by_tls = scope.get("scheme") == "https" or origin.startswith("https://")
                 secured = [
                     (name, value + b"; Secure" if name == b"set-cookie" and by_tls else value)
-                    for name, value in headers.raw
+                    for name, value in headers
                 ]
                 message = {**message, "headers": secured}
             await send(message)

@@ -99,7 +99,8 @@ class Service:
         self.plans = PlanCache(self.jobs, settings.cached_models, self.metrics)
         self.is_stopping = False
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._wake = asyncio.Event()
+        self._wake, self._changed = asyncio.Event(), asyncio.Event()
+        self._filled_step: int | None = None
         self._settled: set[str] = set()
 
     @asynccontextmanager
@@ -116,6 +117,7 @@ class Service:
         checks = [
             asyncio.create_task(self._repeat(self._check_policy, self.settings.look_every, self._wake)),
             asyncio.create_task(self._repeat(self._check_model, every, asyncio.Event(), first=every)),
+            asyncio.create_task(self._repeat(self._fill_caches, self.settings.look_every, self._changed, pause=1.0)),
         ]
         try:
             yield
@@ -127,9 +129,10 @@ class Service:
             await self.jobs.stop()
 
     def look(self) -> None:
-        """Check the policy soon; called by any thread."""
-        if self._loop is not None and not self._wake.is_set():
-            self._loop.call_soon_threadsafe(self._wake.set)
+        """Check the policy soon, and fill the caches; called by any thread."""
+        for wake in (self._wake, self._changed):
+            if self._loop is not None and not wake.is_set():
+                self._loop.call_soon_threadsafe(wake.set)
 
     def stop_soon(self) -> None:
         """End all streams; called by the handler of a signal."""
@@ -290,6 +293,17 @@ class Service:
         if job is not None and job.status == "done" and job.answer is not None:
             self.programme.learn_certificate(Certificate.of(job.answer))
             self._wake.set()  # the next check compares its gap
+
+    async def _fill_caches(self) -> None:
+        """Read plan and audit at the start and after each step, so that the first reader does not wait for them."""
+        step = await asyncio.to_thread(self.programme.present_step)
+        if step == self._filled_step:
+            return
+        self._filled_step = step
+        plan = await asyncio.to_thread(self.programme.current_plan)
+        await asyncio.to_thread(self.programme.in_need, plan.rows[:1] if plan else (), step)
+        if step > 0:
+            await asyncio.to_thread(self.programme.audit)
 
     async def _check_model(self) -> None:
         """Test the model after every `DriftBounds.records` reports, and propose a refit if it is rejected."""

@@ -45,7 +45,7 @@ def sign_in(request: Request, form: Sending) -> Response:
     token = form.text("token")
     if tokens.holder(token) is None:
         request.state.guess()
-        return _login(ErrorView("This token is invalid", (), "Copy the whole of it, or ask for a new one.", 401))
+        return _login(ErrorView("This token is invalid", (), "Copy the whole of it, or request a new one.", 401))
     _end_sessions(request)
     answer = to("/")
     answer.set_cookie(**cookie(_host(request), sessions.open(token), sessions.seconds))

@@ -27,7 +27,7 @@ from evenhand.programme.programme import Programme, Status
 from evenhand.programme.vocabulary import Vocabulary
 from evenhand.programme.web.forms import Form, refusal_of
 from evenhand.programme.web.layout import Sending, failure_of, programme_of, query_of, show, to, words_of, work_of
-from evenhand.report.format import amount, capitalised, number, percent, shortened
+from evenhand.report.format import amount, capitalised, listed, number, percent, shortened
 from evenhand.report.html import page
 from evenhand.report.summary import Figure, Section, Summary, table
 
@@ -125,9 +125,12 @@ def _price_section(answer: Mapping[str, Any], own: str, words: Vocabulary) -> Se
     who = words.group.one if answer["over"] == "groups" else words.arm.one
     drawing = trade_svg([(name, row["mean"], row["worst"]) for name, row in zip(names, rows, strict=True)], who)
     groups = [row.get("groups") or row["values"] for row in rows]
+    # The price is a share of the mean that is best for the members: of groups it is not that of their arms.
+    both = answer["over"] == "groups"
     cells, people = [], []
     for name, row, each in zip(names, rows, groups, strict=True):
-        figures = [number(row["mean_of_arms"]), percent(max(row["price"], 0.0)), number(row["worst"])]
+        means = [number(row["mean_of_arms"]), *([number(row["mean"])] if both else [])]
+        figures = [*means, percent(max(row["price"], 0.0)), number(row["worst"])]
         cells.append([name, *figures, *map(number, each.values())])
         moved = [f"+{row['gaining'][one]:,} −{row['losing'][one]:,}" for one in row["gaining"]]
         people.append([name, *(f"{sum(row[way].values()):,}" for way in ("gaining", "losing")), *moved])
@@ -137,14 +140,17 @@ def _price_section(answer: Mapping[str, Any], own: str, words: Vocabulary) -> Se
         f"Values of {words.arm.many} that start as in the model, under the best plan found for each idea; the "
         "policy in use may differ from it in the last digits."
     )
-    heads = ["best plan for", f"mean of {words.arm.many}", "given up", "worst-off", *groups[0]]
+    means = [f"mean of {words.arm.many}", *([f"mean of {words.group.many}"] if both else [])]
+    heads = ["best plan for", *means, "given up", f"worst-off {who}", *groups[0]]
     gains = f"{capitalised(words.arm.many)} that gain and lose beside the best mean, by more than chance explains"
     return Section(
         "",
         paragraphs=[f"Recommended: {ideas.get(advice.welfare, advice.welfare)}. {reason}"],
         figures=[] if drawing is None else [Figure(drawing, caption)],
         tables=[
-            table("The price of fairness: values, and the share of the best mean that is given up", heads, cells),
+            table(
+                f"The price of fairness: {words.value}, and the share of the best {means[-1]} given up", heads, cells
+            ),
             table(gains, ["best plan for", "gain", "lose", *rows[0]["gaining"]], people),
         ],
         notes=[f"{ideas.get(name, name)}: {why}" for name, why in answer["left_out"].items()],
@@ -182,7 +188,7 @@ def _what_if(request: Request, job: Job | None, form: Form | None = None, refusa
         "chosen": welfare,
         "place": welfares.index(welfare),
         "answer": _answer(status, words, welfare, today, found) if found and today else None,
-        "prices": ", ".join(f"{words.resource(name).one} {number(price, 3)}" for name, price in prices.items()),
+        "prices": listed([f"{number(price, 3)} per {words.resource(name).one}" for name, price in prices.items()]),
     }
     refusal = refusal or failure_of(job, "Nothing was computed")
     work = work_of(job, "The best plan is being looked for", "/what-if")
@@ -241,12 +247,12 @@ def _slider(name: str, value: float, today: float) -> dict[str, Any]:
 
 
 def _answer(status: Status, words: Vocabulary, welfare: str, today: Certificate, then: Supposed) -> Section:
-    same, more = welfare == status.welfare, then.difference
+    same, more, value = welfare == status.welfare, then.difference, capitalised(words.value)
     measurable = more is None or bool(more["measurable"])
     rows = []
     if same:
-        rows.append(compared("welfare", today.welfare, then.welfare, measurable))
-        rows.append(compared("upper bound", today.upper_bound, then.upper_bound))
+        rows.append(compared("fair mean, by what is fair", today.welfare, then.welfare, measurable))
+        rows.append(compared("the most that any plan gives", today.upper_bound, then.upper_bound))
     rows.append(compared(f"mean of all {words.arm.many}", _mean(today), _mean(then), measurable))
     rows.append(
         compared(f"worst-off {words.group.one}", min(today.groups.values()), min(then.groups.values()), measurable)
@@ -257,17 +263,15 @@ def _answer(status: Status, words: Vocabulary, welfare: str, today: Certificate,
         f"{words.resource(name).counted(then.budget[name])} (today {amount(there)})"
         for name, there in status.budget.items()
     ]
-    notes = [
-        f"The plan found is within {percent(max(then.gap, 0.0))} of the upper bound, the most that any plan gives."
-    ]
+    notes = [f"The plan found is within {percent(max(then.gap, 0.0))} of the most that any plan gives."]
     if more is not None and more.get("by_plan"):
         notes.append(
-            f"A better plan for today’s budget was found on the way, by {number(more['by_plan'], 2)} in welfare: that "
-            "part needs no other budget, only a new search for the policy."
+            f"A better plan for today’s budget was found on the way, by {number(more['by_plan'], 2)} in the "
+            "fair mean: that part needs no other budget, only a new search for a plan."
         )
-    notes += [] if same else ["Welfare is not compared: the two plans have different welfares."]
+    notes += [] if same else ["The fair mean is not compared: the two plans have different ideas of what is fair."]
     states = [compared(one.state, one.today, one.then, one.measurable) for one in then.states]
-    caption = f"{words.arm.many} in each state in an average {words.step.one}"
+    caption = f"{words.arm.many} in each condition in an average {words.step.one}"
     heads = ["", "today", "supposed", "difference"]
     return Section(
         "Supposed",
@@ -275,10 +279,15 @@ def _answer(status: Status, words: Vocabulary, welfare: str, today: Certificate,
             f"{', '.join(amounts)}; {NAMES.get(welfare, welfare)}",
             *people_sentences(then.states, sum(status.arms.values()), words),
         ],
-        figures=[Figure(change_svg(today.groups, groups), f"Value per {words.group.one}: today, and as supposed.")],
+        figures=[
+            Figure(
+                change_svg(today.groups, groups),
+                f"{capitalised(words.value)} per {words.group.one}: today, and as supposed.",
+            )
+        ],
         tables=[
             *([table(capitalised(caption), heads, states)] if states else []),
-            table("Compared with the policy in use", heads, rows),
+            table(f"{value}, by today’s plan and by the supposed one", heads, rows),
         ],
         notes=notes,
     )
@@ -298,18 +307,18 @@ def people_sentences(states: Sequence[StateNumber], total: int, words: Vocabular
     if all(one.then == one.today for one in states):
         return ["No change."]
     if not first.measurable:
-        return [f"No measurable difference: about as many {words.arm.many} in each state as today."]
+        return [f"No measurable difference: about as many {words.arm.many} in each condition as today."]
     rest = [one for one in states[1:] if one.measurable and (one.then - one.today) * by < 0]
     moved: list[str] = []
     for one in (first, *sorted(rest, key=lambda one: -abs(one.then - one.today))[:1]):
         size = number(abs(one.then - one.today), 1 if abs(one.then - one.today) < 10 else 2)
         noun = "" if moved else f" {words.arm.one if size == '1' else words.arm.many}"
-        moved.append(f"{size} {'more' if one.then > one.today else 'fewer'}{noun} in {one.state}")
+        moved.append(f"{size} {'more' if one.then > one.today else 'fewer'}{noun} in “{one.state}”")
     found = [f"About {' and '.join(moved)}, of {total:,}, in an average {words.step.one}."]
     if first.at_most is not None:
         most = first.at_most - first.today
         limit = f"at most {number(most, 2)} more" if most > 0 else f"at least {number(-most, 2)} fewer"
-        found.append(f"With any plan for this budget: {limit} in {first.state} than today.")
+        found.append(f"With any plan for this budget: {limit} in “{first.state}” than today.")
     return found
 
 

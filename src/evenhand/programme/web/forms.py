@@ -74,7 +74,7 @@ class Form:
         """
         text = self.text(name)
         if not (text.isascii() and text.isdecimal() and len(text) < 10):
-            raise InvalidInputError("the form cannot be read; load the page anew, and send it again")
+            raise InvalidInputError("the form cannot be read; load the page again, and send it again")
         return int(text)
 
     def budget(self, usual: Mapping[str, float]) -> dict[str, float] | None:
@@ -180,10 +180,10 @@ class Proposal:
         csv.writer(stream, lineterminator="\n").writerows([list(self.table.columns), *rows])
         return stream.getvalue()
 
-    def first_rows(self, most: int = 8) -> summary.Table:
-        """Return the first rows, to be shown."""
+    def first_rows(self, words: Vocabulary, most: int = 8) -> summary.Table:
+        """Return the first rows under the heads of the programme, to be shown."""
         rows = [[text or "not seen" for text in row] for row in zip(*self.table.columns.values(), strict=True)]
-        heads = list(self.table.columns)
+        heads = [words.head(name) for name in self.table.columns]
         return summary.table(f"{self.table.source}, as it would be stored", heads, rows[:most], len(rows) - most, heads)
 
     def at_steps(self, calendar: Vocabulary, first: int, last: int) -> "Proposal":
@@ -316,7 +316,8 @@ def propose_table(
     wanted = [role for role in ("arm", "time", *known) if role in roles]
     if "arm" not in roles or not known.keys() & roles.keys():
         listed = ", ".join(quoted(column) for column in raw.frame.columns[:SHOWN_FAULTS])
-        message = f"no columns of arms and of {' or '.join(known)}s are found; the columns are {listed}"
+        wanted_heads = f"{words.head('arm')} and {' or '.join(map(words.head, known))}"
+        message = f"no columns of {wanted_heads} are found; the columns are {listed}"
         raise TableError([Fault("", message)], name)
     used = {role: column for role, column in roles.items() if role not in ("type", "group")}
     frame = raw.frame.select(used.values())
@@ -366,7 +367,7 @@ def refusal_of(error: EvenhandError, what: str, in_rows: bool = False) -> ErrorV
     """
     faults: tuple[Fault, ...] = getattr(error, "faults", ())
     fields = tuple(str(fault) for fault in faults if not (in_rows and fault.place.startswith("line ")))
-    advice = "Nothing was stored. Mend this and send it again."
+    advice = "Nothing was stored. Correct this and send it again."
     if isinstance(error, ConflictError):
         fields = (str(error).splitlines()[0], *fields)
         advice = {
@@ -380,7 +381,7 @@ def refusal_of(error: EvenhandError, what: str, in_rows: bool = False) -> ErrorV
     elif not faults:
         fields, advice = (str(error),), advice if isinstance(error, InvalidInputError) else ""
     elif in_rows:
-        advice = "Nothing was stored. Mend the rows below in your file and send it again."
+        advice = "Nothing was stored. Correct the rows below in your file and send it again."
     return ErrorView(what, fields, advice, status_of(error), error.code)
 
 

@@ -171,7 +171,7 @@ def failure_of(job: Job | None, what: str, advice: str = "Change the request and
     if job is None or not job.has_ended or job.status == "done":
         return None
     if job.problem is None:
-        return ErrorView(what, (f"It was stopped: {job.message}.",), "Ask for it again.")
+        return ErrorView(what, (f"It was stopped: {job.message}.",), "Start it again.")
     faults = tuple(str(fault["message"]) for fault in job.problem["faults"]) or (str(job.problem["detail"]),)
     return ErrorView(what, faults, advice)
 

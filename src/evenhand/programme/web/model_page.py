@@ -17,7 +17,9 @@ from evenhand.programme.decisions import StoredPlan
 from evenhand.programme.named_model import Words
 from evenhand.programme.programme import Programme
 from evenhand.programme.refit import ENOUGH, TRUST, Moved, Refitted
+from evenhand.programme.vocabulary import Vocabulary
 from evenhand.programme.web import layout
+from evenhand.programme.web.counterfactual_page import NAMES
 from evenhand.programme.web.forms import Form
 from evenhand.report.format import percent
 from evenhand.report.models import arm_summary
@@ -98,7 +100,7 @@ def _view(programme: Programme) -> dict[str, Any]:
     shown = next((one for one in fits if offer is not None and one.id == offer.refit), fits[0] if fits else None)
     return {
         "check": own.summary(
-            Section("What the model says", facts=[(name.capitalize(), text) for name, text in found.facts])
+            Section("What the model says", facts=[_fact(name, text, own) for name, text in found.facts])
         ),
         "notes": [own.say(str(note)) for note in found.notes],
         "types": [
@@ -113,6 +115,17 @@ def _view(programme: Programme) -> dict[str, Any]:
         "states": list(dict.fromkeys([*(name for own in words.states for name in own), *chosen])),
         "earlier": [one for one in adopted if one.model != model],
     }
+
+
+def _fact(name: str, text: str, words: Vocabulary) -> tuple[str, str]:
+    """Return a fact on the model in the words of the page."""
+    if name == "welfare":
+        idea, _, rest = text.partition(" over ")
+        return "What is fair", f"{NAMES.get(idea, idea)}, over {rest}"
+    if name == "criterion":
+        return "Over time", text
+    resource, _, rest = text.partition(": ")
+    return name.capitalize(), f"{words.resource(resource).many}: {rest}" if name in ("budget", "") else text
 
 
 def _fit(fit: Refitted, model: str, plan: StoredPlan | None) -> dict[str, Any]:
@@ -134,7 +147,7 @@ def _moves_table(moves: Sequence[Moved], before: str, most: int = 60) -> Table:
     ordered = sorted(moves, key=lambda row: (-abs(row.after - row.before), row.type, row.state, row.action))
     cells = []
     for row in ordered[:most]:
-        note = "beyond chance" if row.is_beyond_chance else "seen too seldom to tell" if row.seen < ENOUGH else ""
+        note = "beyond chance" if row.is_beyond_chance else "seen too seldom to decide" if row.seen < ENOUGH else ""
         interval = f"{percent(row.lower, 0)} to {percent(row.upper, 0)}"
         values = [percent(row.before), percent(row.after), interval, str(row.seen)]
         cells.append([f"{row.type}, {row.state}, {row.action}", row.next_state, *values, note])

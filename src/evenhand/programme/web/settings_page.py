@@ -123,8 +123,8 @@ def _effect(found: ChangePreview, words: Vocabulary) -> Section:
         for row in found.groups
     ]
     if found.before is not None:
-        rows.insert(0, compared("welfare", found.before.welfare, found.after.welfare, found.measurable))
-    notes = [f"The welfare can be at most {number(found.after.upper_bound)} then."]
+        rows.insert(0, compared("fair mean", found.before.welfare, found.after.welfare, found.measurable))
+    notes = [f"No plan gives a fair mean of more than {number(found.after.upper_bound)} then."]
     if found.before is None:
         notes.append("There is no plan yet to compare it with.")
     heads = ["", "before", "after", "difference"]
@@ -175,7 +175,7 @@ def adopt(request: Request, form: layout.Sending) -> Response:
         try:
             given = ChangeRequest.model_validate_json(form.text("change")).given
         except ValidationError:
-            raise InvalidInputError("the form cannot be read; load the page anew, and send it again") from None
+            raise InvalidInputError("the form cannot be read; load the page again, and send it again") from None
         return layout.programme_of(request).change(given, why=form.text("why"), **by).event
 
     return _submit(request, form, "Nothing was changed", write)

@@ -30,7 +30,7 @@ router = APIRouter(prefix="/v1/programme", tags=["programme"])
 PlanNumber = Annotated[schemas.Step, Path(description="The number of a plan.")]
 PlanStatus = Literal["proposed", "accepted", "superseded"]
 SOLVING: dict[int | str, dict[str, Any]] = {
-    202: {"model": schemas.JobStatus, "description": "It is being solved; ask again."}
+    202: {"model": schemas.JobStatus, "description": "The solution is running; repeat the request later."}
 }
 
 
