@@ -12,6 +12,7 @@ import evenhand as eh
 from evenhand.errors import NotApplicableError
 from evenhand.planning.policy_registry import REGISTRY
 from evenhand.policies.index import whittle
+from evenhand.policies.look_ahead import LookAhead
 
 EPISODES, HORIZON = 50, 225
 """For the named policies; the method fluid decides for itself."""
@@ -67,6 +68,23 @@ def identical_machines(preset: str) -> None:
         print(f"{row} {gap:>7.3f} % {note:>12}", flush=True)
 
 
+def programs() -> None:
+    """Look-ahead programs per second, each solved once per new counts of the arms."""
+    print("\nlp-update: linear programs over the next 24 steps, at most the budget")
+    print(f"{'instance':>14} {'N':>5} {'columns':>8} {'programs':>9} {'per second':>11}")
+    makers = {"three-states": eh.problems.three_states, "eight-states": eh.problems.eight_states}
+    for name, make in (makers | {"non-sa": eh.problems.non_sa}).items():
+        for num_arms in (100, 1000):
+            problem = make(num_arms)
+            policy = eh.make_policy(problem, "lp-update", "utilitarian")
+            assert isinstance(policy, LookAhead)
+            eh.simulate_counts(problem, policy, 1, 5)  # finds the first basis
+            known, start = policy.num_solved, time.perf_counter()
+            eh.simulate_counts(problem, policy, 5, 400, rng=1)
+            seconds, solved = time.perf_counter() - start, policy.num_solved - known
+            print(f"{name:>14} {num_arms:>5} {policy.num_columns:>8} {solved:>9} {solved / seconds:>11.0f}", flush=True)
+
+
 def whose_gap() -> None:
     """Heterogeneous machines, b = 1: of the gap, what is the bound's and what is the policy's."""
     print("\nheterogeneous machines, b = 1: gap of the method fluid, split at the optimum (method joint)")
@@ -90,6 +108,7 @@ def main() -> None:
     for preset in ("exponential-rccc", "quadratic-rccc"):
         identical_machines(preset)
     whose_gap()
+    programs()
     for num_arms in (100, 1000):
         problem = eh.problems.heterogeneous_machine_replacement(num_arms, budget=num_arms // 10)
         many_arms("heterogeneous machines", problem, f"gini:{2 ** (10 / num_arms):.6g}")

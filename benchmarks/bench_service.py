@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from threading import Lock
-from time import perf_counter
+from time import perf_counter, sleep
 from typing import Any
 
 import numpy as np
@@ -246,6 +246,7 @@ def beside_minimal(folder: Path, clients: int = 8, seconds: float = 3.0, rounds:
             ("report of one arm", "POST", f"{P}/observations", "/seen", body),
             ("status", "GET", P, "/seen", None),
         ):
+            settle(process)
             rates: dict[int, list[float]] = {port: [], other: []}
             spent: dict[int, float] = defaultdict(float)
             for _ in range(rounds):
@@ -280,6 +281,7 @@ def grown(folder: Path, arms: int, steps: int) -> Path:
 
 async def show_pages(port: int, process: psutil.Process) -> None:
     """Processor time of every page when it is first shown, shown again, and shown after a report of one arm."""
+    print(f"  the start of the server took {1000 * settle(process):.0f} ms of processor time", flush=True)
     connection = Connection(*await asyncio.open_connection("127.0.0.1", port))
 
     async def spent(method: str, path: str, body: object = None) -> float:
@@ -309,6 +311,15 @@ async def show_pages(port: int, process: psutil.Process) -> None:
             flush=True,
         )
     connection.writer.close()
+
+
+def settle(process: psutil.Process) -> float:
+    """Wait until a server that starts has filled its caches; the processor time that it took so far."""
+    before = -1.0
+    while busy(process) - before > 0.05:
+        before = busy(process)
+        sleep(1)
+    return before
 
 
 def busy(process: psutil.Process) -> float:

@@ -5,6 +5,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from textwrap import wrap
 
 from evenhand.model.io import write_atomically
 from paper.claims import Claim, check_claims
@@ -30,7 +31,7 @@ HEADLINE = (
     ("CP-DRL(MT)", "CP-DRL(MT)", "paper"),
     ("CP-DRL(MT), ours", "CP-DRL(MT)", "ours"),
 )
-"""Columns of the table in README: title, method, whose figure."""
+"""Columns of the table in docs/reproduction.md: title, method, whose figure."""
 
 
 @dataclass(frozen=True)
@@ -85,7 +86,9 @@ def _write(path: Path, text: str) -> None:
 
 def claims_markdown(claims: Sequence[Claim]) -> str:
     """Claims as a Markdown list."""
-    return "".join(f"- **{claim.verdict}**: {claim.title}. {claim.evidence}\n" for claim in claims)
+    texts = [f"- **{claim.verdict}**: {claim.title}. {claim.evidence}" for claim in claims]
+    lines = (line for text in texts for line in wrap(text, 118, subsequent_indent="  ", break_on_hyphens=False))
+    return "".join(f"{line}\n" for line in lines)
 
 
 # -- README and docs -------------------------------------------------------------------------------------------------
@@ -93,7 +96,11 @@ def claims_markdown(claims: Sequence[Claim]) -> str:
 
 def pages() -> list[Path]:
     """Every page that may have places to fill."""
-    return [REPO / "README.md", *sorted((REPO / "docs").rglob("*.md"))]
+    return [
+        REPO / "README.md",
+        *sorted((REPO / "docs").glob("*.md")),
+        *sorted((REPO / "docs" / "reproduction").glob("*.md")),
+    ]
 
 
 def fill(text: str, texts: Mapping[str, str]) -> str:
@@ -105,7 +112,7 @@ def docs_texts() -> dict[str, str]:
     """The text of every place, from the committed records."""
     report = read_report(REPO / "paper" / "records", list(read_targets().values()))
     title = "Welfare for 10 to 100 machines: CP-DRL, Whittle, optimum and bound"
-    picture = f"![{title}](docs/measured/reproduction/figure-2a.svg)"
+    picture = f"![{title}](measured/reproduction/figure-2a.svg)"
     texts = {"headline": f"{_headline(report)}\n{picture}\n", "claims": claims_markdown(report.claims)}
     for target in report.targets:
         tables = [markdown(table) for table in report.tables[target.name] if table.name != "curve"]

@@ -118,6 +118,21 @@ def check_positive_int(value: object, name: str, largest: int | None = None) -> 
     return int(value)  # type: ignore[call-overload, no-any-return]
 
 
+def read_seeds(seeds: int | Sequence[int], first: int) -> list[int]:
+    """Return the seeds of several runs.
+
+    Args:
+        seeds: number of seeds, or the seeds themselves.
+        first: first seed, if a number is given.
+    """
+    if not isinstance(seeds, Sequence) or isinstance(seeds, str):
+        return [first + number for number in range(check_positive_int(seeds, "seeds"))]
+    numbers = list(seeds)
+    if not numbers or any(number in numbers[:place] for place, number in enumerate(numbers)):
+        raise InvalidInputError(f"seeds: expected different whole numbers, at least one, got {seeds!r}")
+    return numbers
+
+
 def check_fraction(value: object, name: str, *, below_one: bool = False) -> float:
     """Return a number from 0 to 1, or raise InvalidInputError."""
     if message := number_fault(value, most=1.0, below=1.0 if below_one else math.inf):

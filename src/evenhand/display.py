@@ -201,7 +201,7 @@ def progress_callback(progress: "Progress | bool | None") -> "Iterator[Progress 
 
 
 def _cell_bar() -> "Iterator[Progress]":
-    from IPython.display import HTML, display  # type: ignore[import-not-found]  # a notebook brings it
+    from IPython.display import HTML, display  # a notebook brings it
 
     def bar(what: str, share: float) -> Any:
         html = f'<progress value="{share:.4f}" max="1" style="width: 16em; vertical-align: middle"></progress>'

@@ -1,30 +1,40 @@
 """Exceptions and warnings of the library. Each carries a stable `code`.
 
-EvenhandError
-├── InvalidInputError (also ValueError)     invalid input; the command line exits with 2
-│   ├── ModelError                          all faults of a model, each with its place
-│   │   └── TableError                      all faults of a table of arms, each with its row
-│   ├── UnknownNameError                    unknown problem, policy or parameter; suggests the nearest name
-│   ├── OutOfDomainError                    a welfare is undefined at these values
-│   ├── NotApplicableError                  this method or policy does not apply to this problem
-│   ├── InfeasibleError                     constraints, such as floors, that contradict each other
-│   ├── NotFoundError                       a programme has no such plan, arm or refit
-│   ├── PolicyError                         a policy violates its contract, or its file is invalid
-│   └── ConflictError                       a programme has changed since; lists the changes
-├── TooLargeError                           refused before any work because it would not fit; states the size
-├── UnavailableError                        a database is unreachable, busy or full; nothing was changed
-├── NotConvergedError                       an iteration ended without its certificate
-├── ContradictionError                      a result exceeds its proved bound: an error of this library
-├── ClusterError                            workers are unreachable, or fail repeatedly
-├── CancelledError                          the caller cancelled the work
-└── MissingExtraError (also ImportError)    an optional package is missing; states the pip command
+::
 
-Warnings:
-NormalisationWarning (a UserWarning)        probabilities that nearly sum to 1 were divided by their sum
+    EvenhandError
+    ├── InvalidInputError (also ValueError)     invalid input; the command line exits with 2
+    │   ├── ModelError                          all faults of a model, each with its place
+    │   │   └── TableError                      all faults of a table of arms, each with its row
+    │   ├── UnknownNameError                    unknown problem, policy or parameter; suggests the nearest name
+    │   ├── OutOfDomainError                    a welfare is undefined at these values
+    │   ├── NotApplicableError                  this method or policy does not apply to this problem
+    │   ├── InfeasibleError                     constraints, such as floors, that contradict each other
+    │   ├── NotFoundError                       a programme has no such plan, arm or refit
+    │   ├── PolicyError                         a policy violates its contract, or its file is invalid
+    │   └── ConflictError                       a programme has changed since; lists the changes
+    ├── TooLargeError                           refused before any work because it would not fit; states the size
+    ├── UnavailableError                        a database is unreachable, busy or full; nothing was changed
+    ├── NotConvergedError                       an iteration ended without its certificate
+    ├── ContradictionError                      a result exceeds its proved bound: an error of this library
+    ├── ClusterError                            workers are unreachable, or fail repeatedly
+    ├── CancelledError                          the caller cancelled the work
+    └── MissingExtraError (also ImportError)    an optional package is missing; states the pip command
+
+    NormalisationWarning (a UserWarning)        probabilities that nearly sum to 1 were divided by their sum
+
+Example:
+    >>> import evenhand as eh
+    >>> try:
+    ...     eh.parse_welfare("gni:2", num_arms=3)
+    ... except eh.errors.EvenhandError as error:
+    ...     print(error.code)
+    unknown-name
 """
 
 import copyreg
 import difflib
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
@@ -227,8 +237,20 @@ class MissingExtraError(EvenhandError, ImportError):
     code = "missing-extra"
 
     def __init__(self, feature: str, extra: str = "", package: str = "") -> None:
-        command = f"pip install 'evenhand[{extra}]'" if extra else f"pip install {package}"
-        super().__init__(f"{feature} needs an optional package: {command}")
+        needed = f"the extra {extra} of evenhand" if extra else "an optional package"
+        super().__init__(f"{feature} needs {needed}: pip install {_requirements(extra) if extra else package}")
+
+
+def _requirements(extra: str) -> str:
+    """Return what an extra requires, by the metadata of the installation, so that no index must have evenhand."""
+    from importlib import metadata  # takes long to load
+
+    marked = re.compile(rf"([^;]+?)\s*;\s*extra == ['\"]{extra}['\"]")
+    try:
+        found = [match[1] for line in metadata.requires("evenhand") or () if (match := marked.fullmatch(line))]
+    except metadata.PackageNotFoundError:  # the sources are on the path, and evenhand is not installed
+        found = []
+    return " ".join(f"'{name}'" for name in found) or f"'.[{extra}]'  (in its sources)"
 
 
 class NormalisationWarning(UserWarning):

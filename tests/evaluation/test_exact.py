@@ -6,10 +6,11 @@ import pytest
 import evenhand as eh
 from evenhand.errors import NotApplicableError, PolicyError
 from evenhand.evaluation import exact, exact_values
-from evenhand.model import capabilities
+from evenhand.model import MixturePolicy, capabilities
+from evenhand.model.criterion import as_criterion
 from evenhand.policies import PriorityPolicy, RoundRobin, random_feasible, worst_first
 from evenhand.problems import heterogeneous_machine_replacement, machine_replacement
-from evenhand.solvers import Counts, Joint
+from evenhand.solvers import Counts, Joint, occupancy
 
 from ..conftest import mentions
 
@@ -120,6 +121,39 @@ class TestCost:
         problem = self.dense(100, 10)
         monkeypatch.setattr(exact, "write_law", lambda *_: pytest.fail("it was tabulated"))
         assert not eh.evaluate(problem, "random", num_episodes=2, horizon=3).exact
+
+    @pytest.mark.parametrize("criterion", ["average", "finite:300"])
+    def test_visits_of_large_chains_are_counted(self, criterion, monkeypatch):
+        """A table of a hundred dense arms is soon made, but an average may take 6000 products with it."""
+        problem = self.dense(100, 10).with_criterion(criterion)
+        monkeypatch.setattr(exact, "occupancy_measure", lambda *_: pytest.fail("its visits were searched"))
+        monkeypatch.setattr(exact, "_forwards", lambda *_: pytest.fail("it was pushed"))
+        assert not eh.evaluate(problem, "lp-index", "utilitarian", num_episodes=8, horizon=300).exact
+
+    def test_the_estimate_of_visits_is_above_their_products(self):
+        """Of an average the search gives up after so many; of a discount it takes fewer."""
+        rng = np.random.default_rng(1)
+        chain = rng.dirichlet(np.ones(400), 400)
+        for criterion in (as_criterion("discounted", 0.99), as_criterion("average", 1.0)):
+            pushes = []
+
+            def push(law, factor=criterion.factor, pushes=pushes):
+                pushes.append(1)
+                return factor * (law @ chain)
+
+            first = np.eye(400)[0]
+            if criterion.contracts:
+                occupancy.discounted_visits(push, first, criterion.total, first * criterion.total)
+            else:
+                occupancy.settle(push, first)
+            assert len(pushes) <= occupancy.visiting_work(criterion, 10**4, 1.0)
+
+    def test_own_tables_and_parts_are_counted(self):
+        problem = self.dense(12, 4)
+        policy = eh.solve(problem, "utilitarian", method="counts").policy
+        alone = exact.exact_work(policy, problem)
+        both = exact.exact_work(MixturePolicy([policy, policy], [0.5, 0.5]), problem)
+        assert 0 < 2 * alone == both
 
     def test_small_problems_are_evaluated_exactly(self):
         problem = self.dense(10, 2)

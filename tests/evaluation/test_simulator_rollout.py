@@ -185,8 +185,6 @@ def test_what_a_simulator_does_not_have_is_refused():
         eh.simulate(PUMPS, policy, rewards=MACHINES.types.rewards)
     with pytest.raises(PolicyError, check=mentions(5, 4)):
         eh.evaluate(PUMPS, never_act(eh.problems.machine_replacement(num_arms=5)))
-    with pytest.raises(NotApplicableError, check=mentions("discounted", "average")):
-        eh.train(PUMPS.with_criterion("average"))
 
 
 def test_a_criterion_may_be_its_own():

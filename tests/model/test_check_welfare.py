@@ -122,3 +122,90 @@ def test_only_values_that_arms_can_have_count():
     assert not eh.check_welfare(kinked, 4, 0, 2000).concave
     found = eh.solve(PROBLEM, kinked)
     assert found.welfare == pytest.approx(eh.solve(PROBLEM, "utilitarian").welfare, rel=1e-6)
+
+
+# -- attacks that were once certified, or came near it ----------------------------------------------------------------
+
+
+class HalfGini(eh.Gini):
+    """Sound by itself, but solvers rely on the rank weights of its class."""
+
+    def __call__(self, values, counts=None):
+        return 0.5 * super().__call__(values, counts)
+
+    def supergradient(self, values, counts=None):
+        return 0.5 * super().supergradient(values, counts)
+
+
+class Lexicographic(Own):
+    lexicographic = True
+
+
+def first_of(place):
+    return lambda v, w: np.eye(len(v))[place(v)]
+
+
+class OutOfReach(Own):
+    def check_domain(self, values):
+        raise eh.errors.OutOfDomainError("never")
+
+
+MEAN = SOUND["mean"]
+ATTACKS = {
+    "best": Own(lambda v, w: v.max(), first_of(np.argmax)),
+    "counts ignored": Own(lambda v, w: v.mean(), lambda v, w: np.full(len(v), 1 / len(v))),
+    "counts partly ignored": Own(
+        lambda v, w: (v.mean() + v.min()) / 2, lambda v, w: (1 / len(v) + first_of(np.argmin)(v, w)) / 2
+    ),
+    "slope of one arm": Own(lambda v, w: w @ v, lambda v, w: np.full(len(v), w.min())),
+    "slope too small": Own(lambda v, w: w @ v, lambda v, w: 0.999 * w),
+    "slope too large": Own(lambda v, w: w @ v, lambda v, w: 1.001 * w),
+    "slope wrong near ties": Own(
+        lambda v, w: v.min(), lambda v, w: first_of(np.argmin if np.ptp(v) > 0.01 else np.argmax)(v, w)
+    ),
+    "best punished": Own(
+        lambda v, w: 1.6 * w @ v - 0.6 * v.max(), lambda v, w: 1.6 * w - 0.6 * first_of(np.argmax)(v, w)
+    ),
+    "one arm a little more": Own(lambda v, w: w @ v + 1e-3 * v[0], lambda v, w: w + 1e-3 * np.eye(len(v))[0]),
+    "another than its class": HalfGini([0.4, 0.3, 0.2, 0.1]),
+    "leximin by name only": Lexicographic(lambda v, w: w @ v, lambda v, w: w),
+    "no domain": OutOfReach(lambda v, w: w @ v**2, lambda v, w: 2 * w * v),
+    "only where all are equal": Own(lambda v, w: w @ v**2 if np.ptp(v) < 1e-9 else -np.inf, lambda v, w: 2 * w * v),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("method", ["auto", "counts", "joint", "count-lp", "joint-lp", "whittle", "fluid"])
+@pytest.mark.parametrize("attack", ATTACKS)
+def test_no_method_certifies_an_attack(attack, method):
+    with pytest.raises((NotApplicableError, eh.errors.OutOfDomainError)):
+        eh.solve(PROBLEM, ATTACKS[attack], method)
+
+
+@pytest.mark.parametrize("attack", ATTACKS)
+def test_no_bound_is_proved_by_an_attack(attack):
+    with pytest.raises((NotApplicableError, eh.errors.OutOfDomainError)):
+        eh.bound(PROBLEM, ATTACKS[attack])
+    found = eh.study({"p": PROBLEM}, ["never-act"], welfare=MEAN).rows[0]
+    assert found.welfare <= found.upper_bound
+
+
+def test_a_slope_that_is_wrong_at_the_solution_alone():
+    """No sampled vector is near it, and the cutting planes end there."""
+    best = eh.solve(PROBLEM, "utilitarian").welfare
+    wrong = Own(lambda v, w: w @ v, lambda v, w: w * (0.5 if abs(w @ v - best) < 1e-6 else 1))
+    with pytest.raises(NotApplicableError):
+        eh.solve(PROBLEM, wrong, "counts")
+
+
+def test_counts_and_classes_are_checked():
+    assert eh.check_welfare(MEAN, 5, counts=[2, 3]).consistent
+    assert not eh.check_welfare(ATTACKS["counts ignored"], 5, counts=[2, 3]).consistent
+    assert not eh.check_welfare(ATTACKS["another than its class"], 4).consistent
+    with pytest.raises(eh.errors.OutOfDomainError):
+        eh.check_welfare(ATTACKS["no domain"], 4)
+
+
+def test_further_points_are_checked():
+    narrow = Own(lambda v, w: w @ v, lambda v, w: w * (1 if abs(v[0] - 0.123456) > 1e-6 else 0.5))
+    assert eh.check_welfare(narrow, 3).bounded
+    assert not eh.check_welfare(narrow, 3, points=[[0.123456, 0.5, 0.5]]).bounded

@@ -93,7 +93,7 @@ class TestKindsOfTables:
 
     def test_parquet_without_its_package(self, monkeypatch):
         monkeypatch.setitem(sys.modules, "polars", None)
-        with pytest.raises(MissingExtraError, check=mentions("evenhand[data]")):
+        with pytest.raises(MissingExtraError, check=mentions("extra data", "'polars")):
             read_table(io.BytesIO(b"PAR1"), "parquet")
 
     @pytest.mark.parametrize(

@@ -167,6 +167,9 @@ def test_actions_that_no_budget_allows():
     assert mentions("takes 2", "resource 0", "state 1", 1)(note.message)
     assert note.places == ("arms[0].usage[1][2]",)
     assert eh.check(problem(by_state, counts=[3])).types[0].served_by == ("repair", "replace")
+    forbidden = arm(**van, usage=[[[0], [1], [1]], [[0], [1], [1e12]]])  # as `fit` with unseen="forbid" writes it
+    note = only(problem(forbidden, counts=[3]), "over-budget")
+    assert mentions("van", "replace", "forbidden", "state 1")(note.message)
 
 
 def test_arms_that_can_never_be_served():

@@ -49,6 +49,23 @@ def test_the_control_variate_takes_noise_away(played):
     assert (standard_errors(column.returns) ** 2).sum() < 0.6 * (standard_errors(plain) ** 2).sum()
 
 
+@pytest.mark.parametrize("by_type", [True, False])
+def test_a_finite_horizon_is_followed_by_what_surprises(by_type, played):
+    """Worst groups of mothers by a relaxed policy, per arm and by counts: a fraction of the variance of rewards."""
+    problem = eh.problems.equitable("maternal")
+    relaxed = relax(problem, "maximin")
+    policy = eh.policies.fair_index(problem, relaxed.weights, relaxed.prices)
+    choice = choice_of(problem, relaxed.occupancy)
+    column = PolicyScorer(problem, by_type, 1e6, 5, most_episodes=300)("it", policy, choice)
+    plain = mean_by_type(problem, simulate(problem, policy, 2000, 20, 7).returns)
+    own = column.values if by_type else column.values[[0, 120, 160]]
+    noise = standard_errors(column.returns) if by_type else standard_errors(column.returns)[[0, 120, 160]]
+    error = np.hypot(noise, standard_errors(plain))
+    np.testing.assert_array_less(np.abs(own - plain.mean(axis=0)), 4.5 * error)
+    variance = noise**2 * len(column.returns)
+    assert (variance < 0.5 * plain.var(axis=0)).all()
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("by_counts", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_arms_that_get_what_the_others_leave_are_known_as_well(by_counts, played, monkeypatch):

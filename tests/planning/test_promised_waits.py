@@ -12,7 +12,7 @@ import evenhand as eh
 from evenhand.errors import InfeasibleError, ModelError, NotApplicableError, TableError
 from evenhand.planning import promises
 from evenhand.planning.promises import check_promises, share_broken
-from evenhand.policies.deadlines import Deadlines, count_broken, extend, keep_promises, without_promises
+from evenhand.policies.deadlines import DeadlinePolicy, Deadlines, count_broken, extend, keep_promises, without_promises
 
 
 def _random_problem(rng, num_arms=2, num_states=3, num_actions=2, num_resources=1, budget=1, limits=None, counts=None):
@@ -120,7 +120,7 @@ def test_counts_agree_with_brute_force_and_the_policy_plays_them():
     assert found.welfare == pytest.approx(best, rel=1e-6)
     played = eh.evaluate(problem, found.policy, "utilitarian", num_episodes=2000, rng=1)
     assert abs(played.welfare - best) < 4 * played.welfare_stderr
-    assert share_broken(problem, found.policy, 0)[0] == 0
+    assert share_broken(problem, found.policy, 0, 4e6)[0] == 0
 
 
 def test_a_promise_that_binds_costs_welfare():
@@ -365,6 +365,8 @@ def test_saved_plans_know_the_waiting_times_of_a_table(tmp_path, method):
     late = plan.act(rows | {"waiting": [2, 2, 2, 2]})
     assert sum(row.served for row in late.rows) == 2
     assert all("more arms are due" in row.reason for row in late.rows if not row.served)
+    lost = [row.reason for row in decided.rows if row.reason.startswith("waits")]
+    assert all("the promise to a (at most 2 steps, waited 2) and 1 more goes first" in reason for reason in lost)
     unknown = plan.act({key: rows[key] for key in ("arm", "state")})
     assert [row.arm for row in unknown.rows if row.served] == ["c", "d"]
     with pytest.raises(TableError):
@@ -384,3 +386,19 @@ def test_compare_plays_every_policy_within_the_promise():
     found = eh.compare(problem, ["never-act", "whittle"], "gini:2", num_episodes=50)
     assert {row.policy: row.evaluation.broken_promises[0] for row in found.rows} == {"never-act": 0, "whittle": 0}
     assert found.bound_name == "optimum"
+
+
+def test_a_turn_is_lost_only_to_a_promise_that_is_near():
+    """Reasons after arms of one state exchanged their actions, by waits: one names whose promise went first."""
+    problem = eh.problems.machine_replacement(num_arms=6, budget=2)
+    policy = eh.solve(problem, "gini:2", "whittle").policy
+    promised = problem.with_max_wait({"age 1": 6})
+    plan = eh.Plan(DeadlinePolicy(promised, policy), promised)
+    rows = {"arm": list("abcdef"), "state": ["age 1"] * 3 + ["age 2"] * 3}
+    for waits in ([0, 1, 2], [4, 1, 2], [1, 3, 0]):
+        early = plan.act(rows | {"waiting": [*waits, 0, 0, 0]}, waits=np.array([[*waits, 2, 0, 1]]).T)
+        assert not any("goes first" in row.reason for row in early.rows)
+    late = plan.act(rows | {"waiting": [2, 6, 0, 0, 0, 0]}, waits=np.array([[2, 6, 0, 1, 2, 0]]).T)
+    assert late.rows[1].served and "it has waited 6" in late.rows[1].reason
+    (lost,) = [row.reason for row in late.rows if "goes first" in row.reason]
+    assert lost == "waits: the promise to b (at most 6 steps, waited 6) goes first"

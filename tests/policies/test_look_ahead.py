@@ -1,6 +1,7 @@
 """The policy `lp-update`: a linear program over the next steps."""
 
 import copy
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -134,3 +135,34 @@ def test_programs_that_are_too_large_are_refused():
     problem = eh.problems.heterogeneous_machine_replacement(num_arms=2000)
     with pytest.raises(TooLargeError):
         look_ahead(problem, np.ones(2000), np.ones(1))
+
+
+def test_programs_have_the_same_optimum_from_any_basis():
+    """Look-ahead programs start near where they lead the arms; one that loses its digits begins anew."""
+    problem = eh.problems.eight_states(40).with_spend("all")
+    program = eh.make_policy(problem, "lp-update", "utilitarian")._program
+    rng = np.random.default_rng(0)
+    starts = [np.diff(np.sort(np.r_[0, rng.integers(0, 41, 7), 40])).astype(float) for _ in range(6)]
+    gains = np.array(program._highs.getLp().col_cost_)
+    first = [gains @ program.solve(start) for start in starts]
+    program.start_at(starts[0])
+    assert [gains @ program.solve(start) for start in starts] == pytest.approx(first, rel=1e-7)
+
+
+def test_a_program_without_a_status_begins_anew(monkeypatch):
+    problem = eh.problems.three_states(10)
+    program = eh.make_policy(problem, "lp-update", "utilitarian")._program
+    counts = np.array([5.0, 3.0, 2.0])
+    expected, highs = program.solve(counts), program._highs
+    statuses = iter(["kUnknown"])
+
+    def status():
+        return SimpleNamespace(name=next(statuses, highs.getModelStatus().name))
+
+    class Forgetful:
+        def __getattr__(self, name):
+            return status if name == "getModelStatus" else getattr(highs, name)
+
+    monkeypatch.setattr(program, "_highs", Forgetful())
+    gains = np.array(highs.getLp().col_cost_)
+    assert gains @ program.solve(counts) == pytest.approx(gains @ expected, rel=1e-7)

@@ -1,14 +1,16 @@
 """Actions that no budget allows, and budgets of which only a part can be used: in no bound, price or policy."""
 
 from dataclasses import replace
+from itertools import product
 
 import numpy as np
 import pytest
 
 import evenhand as eh
 from evenhand.errors import NotApplicableError, PolicyError
-from evenhand.model import Arm, CoupledMDP, usable_amount
+from evenhand.model import Arm, ArmTables, Average, CoupledMDP, Discounted, usable_amount
 from evenhand.solvers import solve_blocks, solve_fluid, solve_opening
+from evenhand.solvers.single_arm import SingleArms
 
 from ..conftest import mentions
 from ..oracles.problems import seeded_problem
@@ -179,3 +181,30 @@ class TestWhittle:
 def replace_actions(arm):
     """The arm with its first two actions."""
     return Arm(arm.transitions[:, :2], arm.rewards[:, :2], arm.usage[:, :2], initial=arm.initial)
+
+
+@pytest.mark.parametrize("criterion", [Discounted(0.95), Average()])
+@pytest.mark.parametrize("spread, price", [(1, 0.01), (9, 0.1)])
+@pytest.mark.parametrize("forbidden", [7.0, 1e12])
+def test_the_use_of_a_forbidden_action_does_not_blur_the_best_policy(criterion, spread, price, forbidden):
+    """A fit forbids an action by a use of 1e12; small advantages of the others still count, against every policy."""
+    rng = np.random.default_rng(4)
+    drawn = {size: rng.dirichlet([size] * 3, (3, 3)) for size in (1, 9)}
+    moves, rewards = drawn[spread], [[1, 1, 1], [0.4, 0.4, 0.4], [0, 0, 0]]
+    use = np.array([[0, 0], [0, 1], [1, 0]]) * np.ones((3, 1, 1))
+    use[0, 2] = forbidden
+    arm = Arm(moves, rewards, use, initial=[1, 0, 0])
+    types, prices = ArmTables.stack([arm]).within(np.array([4.0, 6.0])), np.full(2, price)
+    gains = np.asarray(rewards, dtype=float) - use @ prices
+    found = SingleArms(types, types.valid, arm.initial[None], criterion).best(np.array([0]), gains[None])
+    best = -np.inf
+    for choice in product(range(3), repeat=3):
+        if choice[0] == 2:
+            continue
+        chain, gain = moves[range(3), choice], gains[range(3), choice]
+        if criterion.is_average:
+            law = np.linalg.lstsq(np.vstack([chain.T - np.eye(3), np.ones(3)]), [0, 0, 0, 1], rcond=None)[0]
+            best = max(best, float(law @ gain))
+        else:
+            best = max(best, float(np.linalg.solve(np.eye(3) - 0.95 * chain, gain)[0]))
+    assert found.bound[0] == pytest.approx(best, abs=1e-9)

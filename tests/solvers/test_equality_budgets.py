@@ -6,21 +6,90 @@ from scipy.optimize import linprog
 
 import evenhand as eh
 from evenhand.errors import ModelError, NotApplicableError, PolicyError
+from evenhand.model import Objective
 from evenhand.model.policy import check_actions
 from evenhand.planning.policy_registry import REGISTRY
+from evenhand.solvers import SMALL, Counts, best_mixture, plan_counts, solve_counts, solve_weighted
+from evenhand.solvers.counts import TypedPricing, plan_types
 
 OPTIMA = [
-    (eh.problems.non_indexable(2), 0.7028373452),
-    (eh.problems.non_indexable(4), 0.7221051714),
-    (eh.problems.non_indexable(10), 0.7438876704),
-    (eh.problems.eight_states(2, "plain"), 0.0092067725),
-    (eh.problems.eight_states(2), 0.0095136649),
+    (eh.problems.three_states(5, 1, 0.4), 0.2281602122, 0.2281602122),
+    (eh.problems.three_states(20, 1, 0.4), 0.2414399194, 0.2414399194),
+    (eh.problems.three_states(20, 2, 0.4), 0.1189666673, 0.1189666673),
+    (eh.problems.three_states(10, 3, 0.4), 0.3493582417, 0.3493582417),
+    (eh.problems.non_indexable(2), 0.7028373452, 0.7394820457),
+    (eh.problems.non_indexable(4), 0.7221051714, 0.7522112320),
+    (eh.problems.non_indexable(10), 0.7438876704, 0.7646625171),
+    (eh.problems.eight_states(2, "plain"), 0.0092067725, 0.0106465722),
+    (eh.problems.eight_states(2), 0.0095136649, 0.0110014580),
 ]
 
 
-@pytest.mark.parametrize(("problem", "optimum"), OPTIMA)
-def test_published_optima(problem, optimum):
-    assert eh.solve(problem.with_spend("all"), "utilitarian").welfare == pytest.approx(optimum, rel=1e-8)
+@pytest.mark.parametrize(("problem", "exactly", "at_most"), OPTIMA)
+def test_published_optima(problem, exactly, at_most):
+    assert eh.solve(problem.with_spend("all"), "utilitarian").welfare == pytest.approx(exactly, rel=1e-6)
+    assert eh.solve(problem.with_spend("at most"), "utilitarian").welfare == pytest.approx(at_most, rel=1e-6)
+
+
+def random_problem(seed: int, criterion: str, num_types: int = 1) -> eh.CoupledMDP:
+    """Arms with two resources, of which the first must be spent, the second as well, or not."""
+    rng = np.random.default_rng(seed)
+    usage = np.array([[0, 0], [1, 0], [0, 1], [2, seed % 2], [0, 0]], dtype=float)
+    S, A, pure = int(rng.integers(2, 4)), len(usage), seed % 3 == 0
+    arms = []
+    for _ in range(num_types):
+        rows = rng.dirichlet(np.ones(S), size=(S, A))
+        if pure:  # actions that move like an arm of another state: no extra rows
+            rows[:, 1:] = rows[rng.integers(S, size=(S, A - 1)), 0]
+        arms.append(eh.Arm(rows, rng.normal(size=(S, A)), usage, rng.dirichlet(np.ones(S))))
+    counts = rng.integers(2, 4, num_types) if num_types > 1 else [5]
+    spend = ["all", "all" if seed % 2 else "at most"]
+    return eh.CoupledMDP(arms, [2, 1], 0.9, counts, spend=spend).with_criterion(criterion)
+
+
+@pytest.mark.parametrize("criterion", ["discounted", "average", "finite:3"])
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("small", [0, SMALL])
+def test_identical_arms_on_counts(seed, criterion, small):
+    problem = random_problem(seed, criterion)
+    found = solve_counts(plan_counts(problem, small), problem.types.initial[0], 1e-9)
+    exact = solve_weighted(Counts(problem).mdp, np.ones(1), tolerance=1e-11)
+    assert found.lower_bound <= exact.upper_bound + 1e-9
+    assert found.upper_bound >= exact.lower_bound - 1e-9
+    assert found.upper_bound - found.lower_bound <= 1e-7
+    used = found.choices @ problem.types.usage[0][tuple(found.cells.T)]
+    assert (used >= problem.least_use).all()
+    assert (used <= problem.budget_limit).all()
+
+
+@pytest.mark.parametrize("reset", ["pure", "then-deteriorate"])
+def test_machines_that_must_be_replaced(reset):
+    problem = eh.problems.machine_replacement(num_arms=12, budget=3, reset=reset).with_spend("all")
+    found = solve_counts(plan_counts(problem, 0), problem.types.initial[0], 1e-9)
+    exact = solve_weighted(Counts(problem).mdp, np.ones(1), tolerance=1e-11)
+    assert found.upper_bound == pytest.approx(exact.upper_bound, rel=1e-8)
+    assert (found.choices @ problem.types.usage[0][tuple(found.cells.T)][:, 0] == 3).all()
+
+
+@pytest.mark.parametrize("criterion", ["discounted", "average", "finite:3"])
+@pytest.mark.parametrize("seed", range(6))
+def test_several_types_on_counts(seed, criterion):
+    problem = random_problem(seed, criterion, num_types=2)
+    objective = Objective.of_types(problem, eh.Gini.geometric(problem.num_arms, ratio=2))
+    found = best_mixture(TypedPricing(plan_types(problem), objective), objective.welfare, objective.sizes, 1e-8)
+    table = eh.solve(problem, "gini:2", method="counts")  # small: a table of all allocations
+    assert found.upper_bound == pytest.approx(table.welfare, rel=1e-6, abs=1e-8)
+    if seed == 1:
+        exact = eh.solve(problem, "gini:2", method="joint")
+        assert found.upper_bound == pytest.approx(exact.welfare, rel=1e-6, abs=1e-8)
+
+
+def test_many_arms_must_spend_all():
+    problem = eh.problems.three_states(60, 2, 0.4)
+    at_most, exactly = (eh.solve(problem.with_spend(rule), "utilitarian") for rule in ("at most", "all"))
+    assert exactly.method == "counts"
+    assert exactly.welfare == pytest.approx(at_most.welfare, rel=1e-6)  # serving is worth it in every state that counts
+    assert exactly.upper_bound <= at_most.upper_bound * (1 + 1e-6)
 
 
 @pytest.mark.parametrize("method", ["counts", "joint", "count-lp", "joint-lp"])

@@ -33,7 +33,7 @@ from evenhand.display import progress_or_none, with_progress_bar
 from evenhand.errors import InvalidInputError, NotApplicableError, OutOfDomainError, TooLargeError
 from evenhand.evaluation.count_simulation import simulate_counts
 from evenhand.evaluation.exact import exact_values, is_quick
-from evenhand.evaluation.long_run import LongRun, LongRunLimits, mean_by_type, play_long_run
+from evenhand.evaluation.long_run import LongRun, LongRunLimits, Mixing, mean_by_type, play_long_run
 from evenhand.evaluation.result import Evaluation
 from evenhand.evaluation.rollout import Rollout, part_of, share_of_budget, simulate
 from evenhand.evaluation.standard_errors import bias_error, standard_errors, welfare_error
@@ -303,6 +303,8 @@ def evaluate_within(
     largest = np.inf if isinstance(problem, Simulator) else float(np.abs(problem.types.rewards).max())
     bound = truncation_bound(problem.criterion, rollout.horizon, largest)
     facts: Any = {"plug_in_welfare": plug_in, "truncation_bound": bound, "by_type": by_type}
+    mixings = [run.mixing for run in runs if run.mixing is not None]
+    facts["mixing"] = Mixing.worst(mixings) if mixings else None
     return estimate(problem, case.objective(by_type), strata, rollout, *units, **facts, seconds=work_clock() - start)
 
 

@@ -28,7 +28,6 @@ from evenhand.errors import NotApplicableError, PolicyError
 from evenhand.kernels.lattice import lattice_size
 from evenhand.kernels.products import distinct_rows
 from evenhand.model.composite import (
-    CompositePolicy,
     components,
     is_mixture,
     is_time_varying,
@@ -37,12 +36,20 @@ from evenhand.model.composite import (
 )
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.criterion import Criterion
-from evenhand.model.policy import Capabilities, HasAllocationDistribution, Space, Tabulated, capabilities, check_budget
+from evenhand.model.policy import (
+    Capabilities,
+    HasAllocationDistribution,
+    Space,
+    Tabulated,
+    capabilities,
+    check_budget,
+    described,
+)
 from evenhand.model.tabular import TabularMDP
 from evenhand.solvers.counts import Moves, Operators, Visits, plan_types
 from evenhand.solvers.counts.reduction import Counts, TypedChoices, num_count_states
 from evenhand.solvers.joint import Joint, num_joint_states
-from evenhand.solvers.occupancy import occupancy_measure, total_visits
+from evenhand.solvers.occupancy import occupancy_measure, total_visits, visiting_work
 from evenhand.typing import Floats, Ints
 
 
@@ -122,25 +129,52 @@ def is_quick(problem: CoupledMDP, policy: object, arm_steps: float, quick: float
 
 
 def exact_work(policy: object, problem: CoupledMDP) -> float:
-    """The operations that exact values take, estimated by sizes alone: entries of tables that are still to be made.
+    """The operations that exact values take, estimated by sizes alone: tables that are still to be made, and visits.
 
     A policy whose distribution on counts is written down has p pairs of a count state and an allocation. Their next
     counts take min(p, L) rows of n entries, where L is the number of ways to spread arms over distinct rows of
-    transitions, and n that of the count states.
+    transitions, and n that of the count states. To multiply by an entry costs a tenth of writing it.
     """
-    if isinstance(policy, CompositePolicy):
-        parts = {id(part): part for part in policy.parts}
-        return sum(exact_work(part, problem) for part in parts.values())
-    can, states = capabilities(policy), num_count_states(problem)
-    # A table has been made already; what has none is refused, or of few joint states.
-    if can.law is None or can.tabulates is not None or states > MOST_STATES or _own_table(can, problem) is not None:
-        return 0.0
+    if is_mixture(policy):
+        return sum(exact_work(part, problem) for part in components(policy)[0])
+    steps = _typed_steps(policy, problem)
+    if steps and num_count_states(problem) * len(steps) > MOST_STATES:
+        plan = plan_types(problem)
+        return visiting_work(problem.criterion, plan.num_states, plan.following)
+    found = [_table_work(step, problem) for step in {id(step): step for step in steps_of(policy)}.values()]
+    push = max(work.entries for work in found) / 10
+    written = sum(work.written for work in found)
+    return written + visiting_work(problem.criterion, max(work.states for work in found), push)
+
+
+class _TableWork(NamedTuple):
+    """Operations that write a policy as a table, and the size of its chain; of no table, nothing."""
+
+    written: float = 0.0
+    states: float = 0.0
+    entries: float = 0.0
+
+
+def _table_work(policy: object, problem: CoupledMDP) -> _TableWork:
+    """Return the work of a policy that does not change from step to step."""
+    can, states = capabilities(policy), float(num_count_states(problem))
+    if (own := _own_table(can, problem)) is not None:
+        mdp = own.reduction.mdp
+        return _TableWork(0.0, mdp.num_states, mdp.num_transitions * mdp.kernel.shape[0] / mdp.num_pairs)
+    if can.tabulates is not None and (joint := float(num_joint_states(problem))) <= MOST_STATES:
+        ways = (problem.types.transitions > 0).sum(axis=-1).max(axis=(1, 2)).astype(np.float64)
+        entries = joint * min(joint, float(np.prod(ways**problem.type_counts)))
+        return _TableWork(entries, joint, entries)
+    if can.law is None or states > MOST_STATES:  # it is refused
+        return _TableWork()
     pairs = states * _choices(can, can.law, problem)
     tables, rows = problem.types, 1.0
     for kind, number in enumerate(problem.type_counts.tolist()):
         _, distinct = distinct_rows(tables.transitions[kind][tables.valid[kind]])
         rows *= float(lattice_size(number, len(distinct)))
-    return min(pairs, rows) * states + ROW * pairs
+    entries = min(pairs, rows) * states
+    written = entries + ROW * pairs + described(policy).decision_cost * states
+    return _TableWork(written, states, entries)
 
 
 def _choices(can: Capabilities, law: HasAllocationDistribution, problem: CoupledMDP) -> float:

@@ -22,7 +22,8 @@ of the two is reported which varies less over episodes.
 
 Arms may also be slow only jointly: a crew that falls behind stays behind. So the last run is compared with one from
 another start, the recurrent states of least relative value, and their means must agree but for chance (`thorough`);
-otherwise the run is lengthened. This is the comparison of dispersed starts of Gelman and Rubin (1992).
+otherwise the run is lengthened. This is the comparison of dispersed starts of Gelman and Rubin (1992). `Mixing`
+reports it, and what else is known of the batches.
 
 Arms that move by an exact period have no variance, but a run need not be a whole number of periods. Of a unit without
 variance the truncation error, at most the span of h over the steps that count, joins the standard error.
@@ -32,9 +33,9 @@ the standard error: the larger the correction, the less it can be trusted.
 """
 
 import math
-from collections.abc import Callable
-from dataclasses import replace
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.special import ndtr, stdtrit
@@ -66,6 +67,65 @@ RESIDUAL = 1e-13
 """Change of a chain that stands still, but for rounding."""
 
 
+@dataclass(frozen=True)
+class Mixing:
+    """Mixing of a simulated average, from independent batches: the episodes without their first quarter.
+
+    The integrated autocorrelation time of the rewards of an arm is the variance of its batch means times their length,
+    divided by the variance of its reward at a step: 1 + 2 (sum of the autocorrelations), but for long batches.
+    """
+
+    num_batches: int
+    """Number of batches."""
+
+    batch_length: int
+    """Steps per batch."""
+
+    forgetting_steps: float | None
+    """Steps after which an arm by itself has forgotten its start, by the chain of its visits; None if not known."""
+
+    autocorrelation_time: Floats | None
+    """(type,) steps of an arm; NaN for a type whose reward does not vary, None for simulators and counts."""
+
+    halves: float | None
+    """Largest difference between the halves of the batches, in standard errors; None of fewer than eight batches."""
+
+    starts: float | None
+    """Largest difference from a run that started in the worst states, in standard errors; None without such a run."""
+
+    @property
+    def effective_sample_size(self) -> Floats | None:
+        """(type,) number of independent steps of an arm that would be as informative."""
+        times = self.autocorrelation_time
+        return None if times is None else self.num_batches * self.batch_length / times
+
+    @classmethod
+    def worst(cls, parts: "Sequence[Mixing]") -> "Mixing":
+        """The worst figures of the parts of a mixture, with the batches of all of them."""
+
+        def most(name: str) -> float | None:
+            found = [getattr(part, name) for part in parts]
+            return None if None in found else float(max(found))
+
+        times = [part.autocorrelation_time for part in parts if part.autocorrelation_time is not None]
+        return cls(
+            num_batches=sum(part.num_batches for part in parts),
+            batch_length=min(part.batch_length for part in parts),
+            forgetting_steps=most("forgetting_steps"),
+            autocorrelation_time=np.fmax.reduce(times) if len(times) == len(parts) else None,
+            halves=most("halves"),
+            starts=most("starts"),
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the JSON form."""
+        found: dict[str, Any] = {name: getattr(self, name) for name in self.__dataclass_fields__}
+        for name in ("autocorrelation_time", "effective_sample_size"):
+            by_type: Floats | None = getattr(self, name)
+            found[name] = None if by_type is None else [None if np.isnan(one) else one for one in by_type.tolist()]
+        return found
+
+
 class LongRun(NamedTuple):
     """Result of a policy in the long run."""
 
@@ -77,6 +137,9 @@ class LongRun(NamedTuple):
 
     bias: Floats
     """(arm,) or (type,): what a horizon that is too short may have left of the start; 0 if it is long enough."""
+
+    mixing: Mixing | None = None
+    """How well the run mixes; None unless it is an average."""
 
 
 class LongRunLimits(NamedTuple):
@@ -143,20 +206,27 @@ def play_long_run(
         returns, served, drift = (mean_by_type(problem, figures) for figures in (run.returns, run.served, run.drift))
         return replace(run, returns=returns, served=served, drift=drift)
 
+    starts = halves = None
     while True:
         number = episodes(max(share * rate * steps, 1.0))
         rollout = play(problem)
         found = _settle(problem, rollout.visits)
         plain = known is None
         needed = 0.0 if found is None else found.plain_steps if plain else found.steps
-        needed = max(needed, 2.0 * steps if _is_drifting(rollout) else 0.0)
+        own, drifts = _drift(rollout)
+        # A given horizon is played for rewards and then for A: the start is in the rewards.
+        halves = own if horizon is None or halves is None or own is None else max(halves, own)
+        needed = max(needed, 2.0 * steps if drifts else 0.0)
         if limits.thorough and horizon is None and needed <= steps and found is not None:
             other = _elsewhere(problem, found)
-            if other is not None and _disagree(problem, rollout, play(other)):
-                needed = 2.0 * steps
+            if other is not None:
+                starts, differ = _disagreement(problem, rollout, play(other))
+                needed = 2.0 * steps if differ else needed
         given = horizon is not None and (known is not None or found is None)
         if needed <= steps or given:
-            return _reported(problem, rollout, known, found, needed <= steps)
+            run = _reported(problem, rollout, known, found, needed <= steps)
+            forgetting = None if found is None else found.plain_steps / WARM_UP
+            return run._replace(mixing=_mixing(problem, run.rollout, forgetting, halves, starts))
         if plain and found is not None and needed <= found.plain_steps:
             needed = max(found.steps, steps)
         known = None if found is None else found.gains
@@ -273,8 +343,8 @@ def _elsewhere(problem: Problem, found: _Settled) -> CoupledMDP | None:
     return other if other.num_types == problem.num_types else None
 
 
-def _disagree(problem: Problem, first: Rollout, second: Rollout) -> bool:
-    """True if two runs from different starts differ in the mean of a type by more than chance explains."""
+def _disagreement(problem: Problem, first: Rollout, second: Rollout) -> tuple[float, bool]:
+    """Largest difference of two runs in the mean of a type, in standard errors; True if chance does not explain it."""
     figures = []
     for run in (first, second):
         returns = run.returns[0] if run.returns.ndim == 3 else run.returns
@@ -283,7 +353,13 @@ def _disagree(problem: Problem, first: Rollout, second: Rollout) -> bool:
     (one, spread, number), (other, more, fewer) = figures
     limit = -float(stdtrit(min(number, fewer) - 1, ndtr(-AGREE) / len(one)))
     left_over = PERIOD / first.horizon * max(np.abs(first.returns).max(), np.abs(second.returns).max())
-    return bool((np.abs(one - other) > limit * np.sqrt(spread + more) + left_over).any())
+    return _in_errors(np.abs(one - other), np.sqrt(spread + more), limit, left_over)
+
+
+def _in_errors(differences: Floats, errors: Floats, limit: float, left_over: float) -> tuple[float, bool]:
+    """The largest difference in standard errors, of those that vary; True if one is beyond the limit and left over."""
+    largest = np.divide(differences, errors, out=np.zeros_like(differences), where=errors > 0).max()
+    return float(largest), bool((differences > limit * errors + left_over).any())
 
 
 def shares_of(problem: CoupledMDP, visits: Floats) -> Floats:
@@ -298,10 +374,10 @@ def shares_of(problem: CoupledMDP, visits: Floats) -> Floats:
     return np.where(sums > 0, visits / np.where(sums > 0, sums, 1.0), idle & problem.types.valid)
 
 
-def _is_drifting(rollout: Rollout) -> bool:
-    """True if the halves of a run differ by more than chance, and than what a period leaves over, explains."""
+def _drift(rollout: Rollout) -> tuple[float | None, bool]:
+    """Largest difference of the halves of a run, in standard errors; True if chance and a period do not explain it."""
     if rollout.drift is None or len(rollout.drift) < 8:  # too few to know their spread
-        return False
+        return None, False
     # (episode, unit) the units, and all of them together.
     drift = np.column_stack([rollout.drift, rollout.drift.mean(axis=1)])
     number, columns = drift.shape
@@ -309,7 +385,24 @@ def _is_drifting(rollout: Rollout) -> bool:
     # As rare as DRIFTS errors of one normal figure are, whatever the number of episodes and of units.
     limit = -float(stdtrit(number - 1, ndtr(-DRIFTS) / columns))
     left_over = PERIOD / rollout.horizon * np.abs(rollout.returns).max()
-    return bool((np.abs(drift.mean(axis=0)) > limit * error + left_over).any())
+    return _in_errors(np.abs(drift.mean(axis=0)), error, limit, left_over)
+
+
+def _mixing(
+    problem: Problem, rollout: Rollout, forgetting: float | None, halves: float | None, starts: float | None
+) -> Mixing:
+    """Return the diagnostics of a run of rewards."""
+    length, times = rollout.horizon - rollout.horizon // WARM_UP, None
+    if rollout.visits is not None and isinstance(problem, CoupledMDP) and rollout.returns.shape[1] == problem.num_arms:
+        shares = rollout.visits / rollout.visits.sum(axis=(1, 2), keepdims=True)
+        rewards = np.where(problem.types.valid, problem.types.rewards, 0.0)
+        means = (shares * rewards).sum(axis=(1, 2))
+        at_a_step = (shares * np.square(rewards - means[:, None, None])).sum(axis=(1, 2))
+        of_batches = mean_by_type(problem, rollout.returns.var(axis=0, ddof=1)) if len(rollout.returns) > 1 else np.nan
+        # A variance of rounding alone is none.
+        varies = at_a_step > 1e-20 * np.square(rewards).max(axis=(1, 2))
+        times = np.where(varies, length * of_batches / np.where(varies, at_a_step, 1.0), np.nan)
+    return Mixing(len(rollout.used), length, forgetting, times, halves, starts)
 
 
 def _reported(

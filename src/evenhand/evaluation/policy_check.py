@@ -52,10 +52,10 @@ def check_policy(problem: Problem, policy: Policy | StatefulPolicy, rng: Rng = 0
         >>> import evenhand as eh
         >>> problem = eh.problems.machine_replacement(num_arms=3)
         >>> eh.check_policy(problem, eh.policies.worst_first(problem))
-        >>> class Everybody:
+        >>> class ServeAll:
         ...     def act(self, states, rng):
         ...         return states * 0 + 1
-        >>> eh.check_policy(problem, Everybody())
+        >>> eh.check_policy(problem, ServeAll())
         Traceback (most recent call last):
             ...
         evenhand.errors.PolicyError: the policy breaks the rules:

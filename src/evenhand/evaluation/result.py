@@ -12,7 +12,7 @@ import numpy as np
 
 from evenhand.display import FrameLibrary, Shown, as_frame, counted, from_report
 from evenhand.evaluation.inequality import gini_coefficient, lorenz_curve
-from evenhand.evaluation.long_run import mean_by_type
+from evenhand.evaluation.long_run import Mixing, mean_by_type
 from evenhand.evaluation.standard_errors import CONFIDENCE
 from evenhand.model.coupled import Over
 from evenhand.model.labels import arm_names, own_names
@@ -39,7 +39,15 @@ class MissedFloor(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Evaluation(Shown):
-    """Welfare and values of a policy."""
+    """Welfare and values of a policy.
+
+    Example:
+        >>> import evenhand as eh
+        >>> problem = eh.problems.machine_replacement(num_arms=3)
+        >>> result = eh.evaluate(problem, "oldest-first")
+        >>> result.exact, round(result.welfare, 3), result.values.round(3)
+        (True, 12.33, array([12.33, 12.33, 12.33]))
+    """
 
     welfare: float
     """The welfare of the members' values."""
@@ -87,7 +95,7 @@ class Evaluation(Shown):
     """Episodes played; None when exact."""
 
     horizon: int | None = None
-    """Steps an episode; None when exact."""
+    """Steps per episode; None if exact."""
 
     seconds: float
     """Run time, without compilation."""
@@ -106,6 +114,9 @@ class Evaluation(Shown):
     """(episode,) what each counts for in a mean; they sum to 1. They differ only where small parts of a mixture are
     played more often than their shares say. None when exact."""
 
+    mixing: Mixing | None = None
+    """Batches, autocorrelation and forgotten starts of a simulated average; else None."""
+
     broken_promises: tuple[float, float] | None = None
     """Share of the services due by promised waits that were missed, and its standard error; None without promises."""
 
@@ -119,7 +130,7 @@ class Evaluation(Shown):
         )
 
     def to_frame(self, library: FrameLibrary | None = None) -> Any:
-        """One row a type, or an arm where arms of a type differ: its value and share of time served, with errors.
+        """One row per type, or per arm where arms of a type differ: its value and share of time served, with errors.
 
         Args:
             library: `pandas` or `polars`; by default pandas if it is installed, else polars.
@@ -140,6 +151,7 @@ class Evaluation(Shown):
             "served_by_type": self.served,
             "realised_gini_coefficient": self.realised_gini_coefficient,
             "realised_gini_stderr": self.realised_gini_stderr,
+            **({} if self.mixing is None else {"mixing": self.mixing.to_dict()}),
             **per_arm(self.problem, self.by_type, units),
             **({"groups_stderr": groups} if groups else {}),
         }
@@ -202,7 +214,7 @@ class Evaluation(Shown):
 
     @property
     def members(self) -> Floats:
-        """(member,) what welfare weighs: the values of the units, or of the groups."""
+        """(member,) arguments of the welfare: the values of the units, or of the groups."""
         return self.objective.members(self.unit_values)
 
     @property
@@ -253,7 +265,7 @@ class Evaluation(Shown):
 
     @property
     def realised_gini_stderr(self) -> float | None:
-        """Its standard error; None where there is none to tell."""
+        """Its standard error; None if there is none."""
         found, mean, weights = self._realised_coefficients, self.realised_gini_coefficient, self.episode_weights
         if found is None or mean is None or weights is None:
             return None

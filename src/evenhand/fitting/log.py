@@ -512,7 +512,7 @@ def _read_actions(
         coded = coded.in_order_of([idle, *(name for name in names if name != idle)])
         notes.append(f"a missing action is the idle one, {idle}")
         return Coded(coded.names, np.maximum(coded.codes, 0))
-    faults.flag(missing, "has no action; if nothing was done, name the idle action (`idle`)")
+    faults.flag(missing, "has no action; if nothing was done, name the idle action (--idle NAME)")
     busy = set(coded.codes[(amounts > 0).any(axis=1)].tolist())
     free = [name for number, name in enumerate(names) if number not in busy and amounts.size]
     usual = [name for name in free or names if name.lower() in IDLE_NAMES]
@@ -621,7 +621,7 @@ def _refuse_changes(log: Log, exact: tuple[int, ...]) -> None:
             seen = f"{repeated:,} of {number:,} pairs of rows repeat a state"
             usual = f"states at chosen times would in about {number * chance:,.0f} or more"
             layouts = 'layout="events" (a change; the state stays until the next row), or layout="snapshots"'
-            message = f"rows look like changes: {seen}, and {usual}. Say what a row is: {layouts}"
+            message = f"rows look like changes: {seen}, and {usual}. State the layout of the rows: {layouts}"
             raise InvalidInputError(message, code="unclear-layout")
 
 

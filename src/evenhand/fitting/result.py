@@ -212,7 +212,7 @@ def build_problem(log: Log, transitions: Floats, terms: Terms) -> CoupledMDP:
             ways.append('give `unseen`: "idle" (as the idle action), "forbid" (never chosen), or a table of rows')
         if unknown[:, :, 0].any():
             idle = quoted(log.actions[0])
-            ways.append(f"for the idle action, {idle}, give `unseen` as a table, or the state as `absorbing`")
+            ways.append(f"for the idle action, {idle}, give a table, `only_worse` for the worst state, or `absorbing`")
         pairs = [Fault("", name) for name in log.pair_names(unknown)]
         raise ModelError([Fault("", "; ".join(ways), stands_for=0), *pairs], "the records")
     if (unknown := np.isnan(terms.rewards)).any():

@@ -151,6 +151,11 @@ def settle(log: Log, posterior: Posterior, stated: ModelOptions, possible: Bools
         posterior = posterior.settled(stay, known)
         notes.append(f"{', '.join(map(quoted, absorbing))}: absorbing, as stated")
     unknown = np.asarray(np.isnan(posterior.mean).any(axis=-1))
+    certain = unknown & (possible.sum(axis=-1) == 1)
+    if certain.any():  # as of the worst state under the idle action, which never improves a state
+        posterior = posterior.settled(np.broadcast_to(possible.astype(float), posterior.mean.shape), certain)
+        notes.append(f"only one transition is possible: {'; '.join(log.pair_names(certain, 5))}")
+        unknown &= ~certain
     forbidden = np.zeros_like(unknown)
     if unseen is None or not unknown.any():
         return posterior, forbidden, notes

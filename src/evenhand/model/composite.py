@@ -94,7 +94,14 @@ def _check_parts(parts: Sequence[object]) -> None:
 
 
 class TimeVaryingPolicy(CompositePolicy):
-    """One policy for each step; after the last it begins again."""
+    """One policy for each step; after the last it begins again.
+
+    Example:
+        >>> import evenhand as eh
+        >>> problem = eh.problems.machine_replacement(num_arms=3)
+        >>> eh.TimeVaryingPolicy([eh.policies.worst_first(problem), eh.policies.never_act(problem)])
+        TimeVaryingPolicy(2 steps, the first ExchangeablePriority(for 3 arms))
+    """
 
     kind = "by-steps"
     depends_on_step = True
@@ -252,7 +259,7 @@ class MixturePolicy(CompositePolicy):
     def _in_short(self) -> str:
         shares = ", ".join(f"{share:.3g}" for share in self.shares[:5])
         more = ", ..." if len(self.shares) > 5 else ""
-        every = "" if self.redraw_every is None else f", drawn anew every {counted(self.redraw_every, 'step')}"
+        every = "" if self.redraw_every is None else f", drawn again every {counted(self.redraw_every, 'step')}"
         return f"{counted(len(self.parts), 'part')} with shares {shares}{more}{every}"
 
     def with_redraw_every(self, every: int | None) -> "MixturePolicy":

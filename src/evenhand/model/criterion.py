@@ -197,7 +197,9 @@ class Discounted(Criterion):
     @property
     def description(self) -> str:
         """Discounted sum."""
-        return f"the expected sum of all rewards, of which one a step later counts {plain(self.discount)} of one now"
+        return (
+            f"the expected sum of all rewards, where a reward one step later counts {plain(self.discount)} of one now"
+        )
 
     @property
     def factor(self) -> float:

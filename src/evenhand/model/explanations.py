@@ -59,7 +59,10 @@ class DecisionStep:
     """The policy's stream as it was before it acted."""
 
     actor: Policy
-    """The actor that the policy started; the policy itself if it is stateless."""
+    """The actor that the policy started, as it is after the decision; the policy itself if it is stateless."""
+
+    names: tuple[str, ...] = ()
+    """(arm,) names, if they have some."""
 
     @property
     def types(self) -> Indices:

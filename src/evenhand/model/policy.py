@@ -25,6 +25,7 @@ is optional for a policy of a user's own, and `described` supplies the defaults:
     ranks_at(decision)        (arm, action) ranks behind it, 0 first and -1 never
     service_order(step)       the conditions that it serves, the first first
     decides                   description of how it decides
+    does_same(other)          True if another policy surely decides alike: `solve` then tries only one of them
 
 A policy with a text `kind`, a method `to_arrays()` and a class method `from_arrays(problem, arrays)` can be saved.
 The actions of a policy must be one for each arm, exist in its state, and be within the budget (`check_actions`).
@@ -50,7 +51,19 @@ if TYPE_CHECKING:
 
 @runtime_checkable
 class Policy(Protocol):
-    """Chooses an action for every arm, in every episode of a batch."""
+    """Chooses an action for every arm, in every episode of a batch.
+
+    Example:
+        >>> import evenhand as eh
+        >>> class ReplaceFirst:
+        ...     def act(self, states, rng):
+        ...         actions = 0 * states
+        ...         actions[:, 0] = 1
+        ...         return actions
+        >>> isinstance(ReplaceFirst(), eh.Policy)
+        True
+        >>> eh.check_policy(eh.problems.machine_replacement(num_arms=3), ReplaceFirst())
+    """
 
     def act(self, states: Indices, rng: np.random.Generator) -> Indices:
         """Choose actions.
@@ -333,7 +346,7 @@ class BasePolicy(ShownPolicy):
         Raises:
             NotApplicableError: it is a table that has no entry for them.
         """
-        raise NotApplicableError("the plan is a table for just the numbers of arms and the budget that it was made for")
+        raise NotApplicableError("the plan is only for the numbers of arms and the budget that it was made for")
 
     def does_same(self, other: object) -> bool:
         """Return whether another policy surely makes the same decisions."""

@@ -121,7 +121,7 @@ class Actor(ABC):
             raise PolicyError(
                 f"it remembers {self.num_episodes} episode{'s' if self.num_episodes > 1 else ''}, and here are "
                 f"{len(states)}. Call it with as many at each step; start(num_episodes, rng) returns an actor for "
-                "others, and forget() lets a policy that is called directly begin anew"
+                "others, and forget() lets a policy that is called directly begin again"
             )
         return self.choose(states, rng)
 

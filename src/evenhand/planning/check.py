@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from evenhand.checks import plain
+from evenhand.checks import LARGEST, plain
 from evenhand.display import Shown, counted
 from evenhand.errors import (
     Fault,
@@ -500,6 +500,8 @@ def _over_budget(context: Check) -> Iterator[Note]:
         by_state = f"[{s}]" if (usage != usage[:1]).any() else ""  # a file may have usage by action
         action = f"{context.arm(block)}, {context.label('action', block, a)}"
         text = f"{action}: {takes}, and {budget}, so it is never taken{there}"
+        if types.usage[t, s, a, k] >= LARGEST:  # as a fit forbids a pair that was never seen
+            text = f"{action}: forbidden{where}; its usage is {plain(LARGEST)}, more than any budget"
         yield Note("over-budget", text, (f"arms[{block}].usage{by_state}[{a}]",))
 
 
@@ -543,7 +545,7 @@ def _discount(context: Check) -> Iterator[Note]:
     criterion, discount = context.problem.criterion, context.problem.discount
     if criterion.name == "discounted" and discount >= 0.999:
         ahead = f"the discount {plain(discount)} looks {criterion.total:,.0f} steps ahead, and makes solving slow"
-        yield Note("discount", f"{ahead}; the criterion average may be what is meant", ("discount",))
+        yield Note("discount", f"{ahead}; consider the criterion average", ("discount",))
 
 
 def _nearly_maximin(context: Check) -> Iterator[Note]:
@@ -555,7 +557,7 @@ def _nearly_maximin(context: Check) -> Iterator[Note]:
     yield Note(
         "nearly-maximin",
         f"{welfare.name} gives the worst-off {few} of {members} {problem.over} {_percent(share)} of the weight: "
-        f"it is maximin in disguise, and hardly sees the others; {DEFAULT} weighs alike for any number of them",
+        f"it is maximin in disguise, and hardly sees the others; {DEFAULT} does not depend on their number",
         ("welfare",) if problem.welfare == welfare.name else (),
     )
 

@@ -82,7 +82,7 @@ def _with_promises(problem: Problem, policy: Policy | StatefulPolicy, found: Eva
     """Return an evaluation with the share of broken promises, if the problem has some."""
     if not isinstance(problem, CoupledMDP) or not problem.has_max_wait:
         return found
-    return replace(found, broken_promises=share_broken(problem, policy, 0))
+    return replace(found, broken_promises=share_broken(problem, policy, 0, 4e6))
 
 
 evaluate.__doc__ = evaluation.evaluate.__doc__
@@ -286,7 +286,7 @@ def compare(
         arguments = {"policies": policies, "welfare": weighed_by, "backend": backend, **options}
         return compare_budgets(needs_tables(evaluated, "several budgets"), budgets, arguments, report)
     chosen, left_out = _build(evaluated, weighed_by, policies, _share_of(report, 0.0, MAKING))
-    most, bound_name, best = _bound(evaluated, weighed_by, left_out, _share_of(report, MAKING, BOUNDING))
+    most, bound_name, best = best_bound(evaluated, weighed_by, left_out, _share_of(report, MAKING, BOUNDING))
     # The bound computation found it already.
     if best is not None and policies is None:
         chosen = {"optimal": best, **chosen}
@@ -295,12 +295,12 @@ def compare(
     with Pool(backend) as pool:
         pool.check_picklable({"the problem": evaluated, **{f"the policy {name}": one for name, one in chosen.items()}})
         cells = [(evaluated, policy, arguments) for policy in chosen.values()]
-        evaluations = pool.map(_evaluate_one, cells, list(chosen), _share_of(report, BOUNDING, 1.0))
+        evaluations = pool.map(evaluate_one, cells, list(chosen), _share_of(report, BOUNDING, 1.0))
     found = dict(zip(chosen, evaluations, strict=True))
     refused = {name: error for name, error in found.items() if isinstance(error, EvenhandError)}
     rows = [Row(name, evaluation) for name, evaluation in found.items() if isinstance(evaluation, Evaluation)]
     if not rows:
-        raise _none_applies(refused)
+        raise none_applies(refused)
     _check_bound(rows, most)
     ranked = _best_first(rows, most)
     left_out |= {name: str(error) for name, error in refused.items()}
@@ -308,7 +308,7 @@ def compare(
     return Comparison(weighed_by, ranked, left_out, most, bound_name, evaluated, named)
 
 
-def _evaluate_one(
+def evaluate_one(
     cell: tuple[Problem, Policy | StatefulPolicy, dict[str, Any]], tell: Progress | None = None
 ) -> Evaluation | EvenhandError:
     """The evaluation of one policy, or the error that prevents it."""
@@ -346,7 +346,7 @@ def _best_first(rows: Sequence[Row], bound: float | None) -> tuple[Row, ...]:
     return tuple(sorted(rows, key=place))
 
 
-def _none_applies(refused: Mapping[str, EvenhandError]) -> EvenhandError:
+def none_applies(refused: Mapping[str, EvenhandError]) -> EvenhandError:
     """Return the error if no policy applies: the one reason, or all of them."""
     first = next(iter(refused.values()))
     if all(isinstance(error, TooLargeError) or str(error) == str(first) for error in refused.values()):
@@ -360,7 +360,7 @@ def _none_applies(refused: Mapping[str, EvenhandError]) -> EvenhandError:
 # -- what no policy exceeds ------------------------------------------------------------------------------------------
 
 
-def _bound(
+def best_bound(
     given: Problem, welfare: Welfare, left_out: dict[str, str], progress: Progress | None
 ) -> tuple[float | None, str, Policy | StatefulPolicy | None]:
     """The best bound at hand and its name; also the optimal policy where it was quick to find."""
@@ -411,5 +411,5 @@ def _build(
         except FAILURES as error:
             refused[name] = error
     if refused and not chosen:
-        raise _none_applies(refused)
+        raise none_applies(refused)
     return chosen, {name: str(error) for name, error in refused.items()}

@@ -89,7 +89,7 @@ def _check_servable(problem: CoupledMDP) -> None:
     never = (problem.type_floors > 0) & ~(problem.types.served & problem.types.valid).any(axis=(1, 2))
     if never.any():
         raise InfeasibleError(
-            "the floors ask for more than the budget allows: every way to serve some arm with a floor takes more than "
+            "the floors need more than the budget allows: every way to serve some arm with a floor takes more than "
             "the whole budget of a step, so the largest floor that all arms with a floor can have together is 0"
         )
 

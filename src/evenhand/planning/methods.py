@@ -52,8 +52,6 @@ Parts = list[tuple[float, Floats]]
 
 def by_counts(task: Task) -> Solution:
     """Dynamic programming on counts: at once for identical arms, by column generation for several types."""
-    if task.problem.spends_all.any():  # only tables list the allocations that spend the whole budget
-        return by_mixture(task, "counts", Counts(task.problem), task.by_types, Stopwatch())
     if task.problem.is_symmetric and not task.problem.has_floors:
         try:
             return _by_lattice(task)
@@ -335,12 +333,12 @@ def _simulated(task: Task, method: str, reason: str, plan: Blend, relaxed: Fluid
         policy = policy.with_redraw_every(task.method.redraw_every)
     seen: Evaluation | None = None
     if rotates:
-        seen = _play(task, policy, task.effort.report_steps, 0.2 * given, thorough=True)
+        seen = play(task, policy, task.effort.report_steps, 0.2 * given, thorough=True)
         values, welfare, error, without_redraw = seen.unit_values, seen.welfare, seen.welfare_stderr, reported
         errors, objective, by_type = seen.unit_stderr, seen.objective, seen.by_type
     elif 2.0 * task.problem.num_arms * task.problem.criterion.judging_steps() <= max(0.1 * given, 1e5):
         with contextlib.suppress(NotConvergedError):  # the values are known, only how they vary between arms is not
-            seen = _play(task, policy, task.effort.inequality_steps, 0.1 * given)
+            seen = play(task, policy, task.effort.inequality_steps, 0.1 * given)
     watch.lap("play")
     order = np.argsort(-plan.shares, kind="stable")
     return Solution(
@@ -367,7 +365,7 @@ def _simulated(task: Task, method: str, reason: str, plan: Blend, relaxed: Fluid
     )
 
 
-def _play(
+def play(
     task: Task, policy: Policy | StatefulPolicy, arm_steps: float, most: float, thorough: bool = False
 ) -> Evaluation:
     """Evaluate a policy arm by arm, within the time limit apart from a fraction of a second."""

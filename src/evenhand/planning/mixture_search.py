@@ -319,12 +319,24 @@ def _named_policies(task: Task, relaxed: FluidSolution) -> Iterator[Candidate]:
     """The named policies, each with a choice of actions that it follows more or less."""
     problem = task.problem
     own = choice_of(problem, relaxed.occupancy)
-    for name in ("fair-index", "occupancy-priority", "re-solving", "lp-update", "lp-index", "id", "ftva"):
+    for name in (
+        "fair-index",
+        "occupancy-priority",
+        "re-solving",
+        "lp-update",
+        "lp-index",
+        "id",
+        "ftva",
+        "set-expansion",
+        "two-set",
+    ):
         with contextlib.suppress(NotApplicableError, TooLargeError):
             yield Candidate(name, build_policy(problem, relaxed, name), own)
-    with contextlib.suppress(TooLargeError):
-        pay = relaxed.floor_prices if problem.has_floors else None
-        yield Candidate("lp-update, 12 steps", look_ahead(problem, relaxed.weights, relaxed.prices, pay, 12), own)
+    pay = relaxed.floor_prices if problem.has_floors else None
+    for steps in (12, 5):  # a shorter look puts less off; the best one depends on the number of arms
+        with contextlib.suppress(TooLargeError):
+            policy = look_ahead(problem, relaxed.weights, relaxed.prices, pay, steps)
+            yield Candidate(f"lp-update, {steps} steps", policy, own)
     for entry in (entry for entry in REGISTRY if entry.is_heuristic):
         with contextlib.suppress(NotApplicableError, TooLargeError):
             yield Candidate(entry.name, entry.build(problem), own)

@@ -188,7 +188,7 @@ def load_policy(source: Source, problem: Problem, kinds: Sequence[SavableKind] =
         kinds: classes of policies of your own (`kind`, `from_arrays`), if the file holds such.
 
     Raises:
-        PolicyError: the file is damaged, or the policy was made for another problem; says how they differ.
+        PolicyError: the file is damaged, or the policy was made for another problem.
 
     Example:
         >>> import evenhand as eh
@@ -264,7 +264,16 @@ def _facts_of(solution: Solution, asked: Sequence[str] = ()) -> dict[str, Any]:
 
 @dataclass(frozen=True, eq=False)
 class Plan(Shown):
-    """A policy and the problem that it was made for."""
+    """A policy and the problem that it was made for.
+
+    Example:
+        >>> import evenhand as eh
+        >>> problem = eh.problems.machine_replacement(num_arms=3)
+        >>> plan = eh.Plan(eh.solve(problem).policy, problem)
+        >>> today = plan.act([{"arm": "a", "state": 0}, {"arm": "b", "state": 2}, {"arm": "c", "state": 1}])
+        >>> [(row.arm, row.action) for row in today.rows]
+        [('a', 'operate'), ('b', 'replace'), ('c', 'operate')]
+    """
 
     policy: Policy | StatefulPolicy = field(repr=False)
     """The policy."""
@@ -556,7 +565,8 @@ def _decide(
         actor.waiting = placed.waiting[None]
     before = copy.deepcopy(rng)  # explanations repeat the draw
     actions = np.asarray(actor.act(states[None], rng)[0], dtype=np.int32)
-    return DecisionStep(placed.problem, states, actions, step, policy_family(name), before, actor)
+    names = tuple(placed.found.names[row] for row in np.argsort(placed.places).tolist())
+    return DecisionStep(placed.problem, states, actions, step, policy_family(name), before, actor, names)
 
 
 def _rows(

@@ -91,9 +91,9 @@ def save_policy(
     """Write a policy: a table, a trained network, or one of your own that is savable.
 
     Args:
+        problem: the problem it was made for; the file carries it.
         policy: from `solve`; or of a class with a text `kind`, a method `to_arrays()` and a class method
             `from_arrays(problem, arrays)`, which `load_policy` then needs.
-        problem: the problem it was made for; the file carries it.
         path: a file name, replaced as a whole if it exists; or a binary stream.
         about: facts for the manifest, such as the method and the certificate.
 

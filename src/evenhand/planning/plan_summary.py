@@ -290,7 +290,7 @@ def _certificate(plan: Plan) -> list[str]:
         gap = f"within {100 * about['gap']:.2g} % of the best" if about["gap"] > 1e-8 else gap
         low, high = about["value"] - CONFIDENCE * error, about["value"] + CONFIDENCE * error
         interval = f" (simulated; 95 % interval {low:.4f} to {high:.4f})" if error > 0 else ""
-        bound = f"no plan has more than {about['upper_bound']:.4f} ({gap})"
+        bound = f"upper bound {about['upper_bound']:.4f} ({gap})"
         lines.append(f"  welfare {about['value']:.4f}{interval}; {bound}")
     lines += [f"  promised: {text}" for text in promises_in_words(plan.problem)[:LONG]]
     values = about.get("values")
@@ -327,7 +327,8 @@ def _part_lines(plan: Plan, one: PartWords, step: int, drawn: Sequence[str], lik
         left = ", * of what is left of the budget" if any(row.share == 0 for row in order.rows) else ""
         head = f"Who comes first{of}{when} ({order.how}; 1 is served first{left}, · never):"
     else:
-        head = f"Who is served how often{of}{when} ({order.how}, as simulated from the plan's start; · hardly ever):"
+        how = f"{order.how}, as simulated from the plan's start; · rare, or rarely served"
+        head = f"Who is served how often{of}{when} ({how}):"
     lines = [head, *(f"  {line}" for line in drawn)]
     if order.ranked and order.num_ranks > len({row.level for row in order.rows}):
         lines.append("  (a missing number is of an action that a condition gets if the first is not available)")

@@ -5,8 +5,9 @@ evaluate(problem, "plan.zip")                  a file that `save_policy`, `save_
 evaluate(problem, policy)                      anything that acts; a Solution or a Training stands for its policy
 compare(problem, ["whittle", "plan.zip", mine])    all of them side by side
 
-Add one entry to `REGISTRY`, and `solve`, `compare`, `evaluate` and the command line know it. Makers and models are
-imported when they are called, so that names are checked and completed without loading solvers.
+Add one entry to `REGISTRY`, and `compare`, `evaluate` and the command line know it. A heuristic (`is_heuristic`) is
+then also a candidate of `solve` by the method fluid and of plans for scenarios. Makers and models are imported when
+they are called, so that names are checked and completed without loading solvers.
 """
 
 from collections.abc import Iterable, Mapping
@@ -246,7 +247,7 @@ def make_policy(
         over: members of the welfare, `arms` or `groups`; by default the problem's own.
 
     Raises:
-        UnknownNameError: no policy has this name; says which there are.
+        UnknownNameError: unknown name of a policy.
         PolicyError: it is not a policy, its file is damaged, or it was made for other arms.
         NotApplicableError: the policy of this name cannot treat this problem.
 

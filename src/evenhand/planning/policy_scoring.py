@@ -15,7 +15,8 @@ What a policy does to an arm lies between two choices: that of the relaxation, a
 same moves, and for each type that h = (1 - b) h_relaxed + b h_free is taken which leaves the least noise; b is the
 slope of one return against their difference, in tenths, so that what it owes to chance is nothing beside the error.
 
-With a finite horizon values differ from step to step, and rewards are played as they are. An average is played until
+With a finite horizon h and A differ from step to step, and sums of A are taken over recorded paths. As much of the
+rewards themselves is mixed in, in place of h_free, as leaves the least noise. An average is played until
 arms have forgotten their start, and has control variates of its own (`evaluation.long_run`).
 
 Values are rounded to ten digits, so that no choice depends on rounding errors.
@@ -148,6 +149,9 @@ class PolicyScorer:
     slope_episodes: float = 60
     """Episodes from which the second control variate is used; its slope is 0 with fewer."""
 
+    most_bytes: float = 5e8
+    """Size of paths of a finite horizon up to which they are recorded for a control variate."""
+
     @cached_property
     def horizon(self) -> int:
         """Steps per episode; of an average, those with which to begin."""
@@ -165,8 +169,10 @@ class PolicyScorer:
             cost: of a decision that was not made before (`BasePolicy.decision_cost`).
         """
         arms = self.problem.types.valid.size if by_counts else self.problem.num_arms
-        # Programs at every step are worth ten times the work: their errors would be too large otherwise.
-        width = step_cost(self.problem, cost / 10, arms, self.arm_steps)
+        # Programs at every step are worth more work, or their errors would be too large: few steps have a horizon.
+        width = step_cost(
+            self.problem, cost / (10 if self.problem.criterion.is_stationary else 30), arms, self.arm_steps
+        )
         # Long runs are few and dear, but their spread must be known.
         least = max(self.least_episodes, LONG_RUNS) if self.problem.criterion.is_average else self.least_episodes
         return int(np.clip(self.arm_steps / (width * (steps or self.horizon)), least, max(self.most_episodes, least)))
@@ -210,6 +216,8 @@ class PolicyScorer:
             return self._in_the_long_run(Candidate(name, policy, choice, rng), by_counts, pools)
         play = simulate_counts if by_counts else simulate
         episodes = self.episodes(by_counts, cost=described(policy).decision_cost)
+        if not self.problem.criterion.is_stationary:
+            return self._by_steps(Candidate(name, policy, choice, rng), episodes, by_counts, pools)
         rewards, start = self._controls(choice, episodes)
         seed = self.seed if rng is None else rng
         rollout = play(self.problem, policy, episodes, self.horizon, seed, rewards=rewards)
@@ -222,6 +230,30 @@ class PolicyScorer:
         played, known = _mixed(played, slopes), _mixed(known, slopes)
         beyond = (1 - 1 / more) * np.abs(played.mean(axis=0))
         return ScoredPolicy(name, policy, choice, played + known, served, beyond=beyond)
+
+    def _by_steps(self, candidate: "Candidate", episodes: int, by_counts: bool, pools: bool) -> ScoredPolicy:
+        """The same with a finite horizon."""
+        problem, policy, choice = self.problem, candidate.policy, candidate.choice
+        seed = self.seed if candidate.rng is None else candidate.rng
+        width = problem.types.valid.size if by_counts else problem.num_arms
+        keeps = 16.0 * episodes * self.horizon * width <= self.most_bytes
+        play = simulate_counts if by_counts else simulate
+        run = play(problem, policy, episodes, self.horizon, seed, keep_paths=keeps)
+        returns, served = run.returns[None], run.served
+        if keeps:
+            gains, start = gains_by_step(problem, choice)
+            if run.allocations is not None:
+                sums = np.einsum("etksa,tksa->ek", run.allocations, gains) / problem.type_counts + start
+            else:
+                assert run.states is not None and run.actions is not None
+                paths = zip(gains, np.moveaxis(run.states, 1, 0), np.moveaxis(run.actions, 1, 0), strict=True)
+                kinds = problem.type_of_arm
+                sums = np.sum([own[kinds, states, actions] for own, states, actions in paths], axis=0) + start[kinds]
+            returns = np.stack([sums, run.returns])
+        if pools:
+            returns, served = (self._of_units(mean_by_type(problem, figures)) for figures in (returns, served))
+        slopes = _slopes(returns) if episodes >= self.slope_episodes else np.zeros(returns.shape[2])
+        return ScoredPolicy(candidate.name, policy, choice, _mixed(returns, slopes), served)
 
     @cached_property
     def _draws_one_by_one(self) -> bool:
@@ -265,10 +297,8 @@ class PolicyScorer:
 
     def _controls(self, choice: Floats, episodes: int) -> tuple[Floats, Floats]:
         """(table, type, state, action) what is played in place of rewards, and (table, type) what is known before."""
-        problem, criterion = self.problem, self.problem.criterion
-        if not criterion.is_stationary:
-            return problem.types.rewards[None], np.zeros((1, problem.num_types))
-        types, factor = problem.types, criterion.factor
+        criterion = self.problem.criterion
+        types, factor = self.problem.types, criterion.factor
         usual = values_alone(types, types.transitions, choice, factor)
         # Beyond a horizon that is cut short, arms that get all they want would be a claim, not an estimate.
         whole = (criterion.beyond(self.horizon) or 0.0) <= self.left_out * criterion.total
@@ -375,6 +405,24 @@ def telescoped(types: ArmTables, transitions: Floats, ahead: Floats, factor: flo
     """
     moved = factor * np.einsum("...tsaj,...tj->...tsa", transitions, ahead)
     gains = np.where(types.valid, types.rewards + moved - ahead[..., None], 0.0)
+    return gains, (types.initial * ahead).sum(axis=-1)
+
+
+def gains_by_step(problem: CoupledMDP, choice: Floats) -> tuple[Floats, Floats]:
+    """Return the control variate of a finite horizon: (step, type, state, action) A, and (type,) mu.h.
+
+    Args:
+        problem: the problem.
+        choice: (type, step, state, action) probabilities, or the same at every step.
+    """
+    types, steps = problem.types, problem.criterion.num_layers
+    laws = np.broadcast_to(choice if choice.ndim == 4 else choice[:, None], (len(types), steps, *types.valid.shape[1:]))
+    rewards, ahead = np.where(types.valid, types.rewards, 0.0), np.zeros(types.valid.shape[:2])
+    gains = np.zeros((steps, *types.valid.shape))
+    for step, weight in reversed(list(enumerate(problem.criterion.time_weights(steps)))):
+        worth = weight * rewards + np.einsum("tsaj,tj->tsa", types.transitions, ahead)
+        ahead = (laws[:, step] * worth).sum(axis=-1)
+        gains[step] = np.where(types.valid, worth - ahead[..., None], 0.0)
     return gains, (types.initial * ahead).sum(axis=-1)
 
 

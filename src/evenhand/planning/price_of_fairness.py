@@ -189,7 +189,8 @@ class Recommendation:
         rule = f"Of the plans that give up at most {100 * self.price_limit:g} % of the best mean over {arms}"
         if self.worst <= self.worst_of_mean + 1e-3 * abs(self.worst_of_mean):
             return f"{rule}, none does more for the worst-off {who} than the best mean."
-        lifted = f"the worst-off {who} has most under it, {self.worst:.4g} rather than {self.worst_of_mean:.4g}"
+        lifted = f"the worst-off {who} has most under it (to three digits)"
+        lifted += f", {self.worst:.4g} rather than {self.worst_of_mean:.4g}"
         gain, lose = ("gains" if self.gaining == 1 else "gain"), ("loses" if self.losing == 1 else "lose")
         people = f"{counted(self.gaining, arm, arms)} {gain} beside the best mean, {self.losing:,} {lose}"
         return f"{rule}, {lifted}. It gives up {100 * self.price:.2g} %; {people}."

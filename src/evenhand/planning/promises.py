@@ -26,15 +26,16 @@ from scipy import sparse
 
 from evenhand.display import counted
 from evenhand.errors import InfeasibleError, NotApplicableError, TooLargeError
-from evenhand.evaluation.evaluate import Evaluation, evaluate
+from evenhand.evaluation.evaluate import Evaluation
 from evenhand.evaluation.long_run import mean_by_type
 from evenhand.evaluation.rollout import simulate
 from evenhand.evaluation.standard_errors import standard_errors
+from evenhand.kernels.compilation import work_clock
 from evenhand.model import CoupledMDP, MixturePolicy, Policy, StatefulPolicy, TabularMDP
 from evenhand.model.composite import components_for_good
 from evenhand.model.criterion import Average, Discounted
 from evenhand.model.labels import Labels, promises_in_words
-from evenhand.planning.methods import by_mixture
+from evenhand.planning.methods import by_mixture, play
 from evenhand.planning.relaxation import FLUID_TOLERANCE, relax
 from evenhand.planning.solution import Part, PromiseReport, Solution
 from evenhand.planning.task import FAILURES, Stopwatch, Task
@@ -285,34 +286,57 @@ def solve_promised(task: Task, solve_plain: Callable[[Task], Solution]) -> Solut
     deadlines = check_promises(problem)
     plain = without_promises(problem)
     given = {key: _plan_inside(policy) for key, policy in task.method.candidates.items()}
-    base = solve_plain(replace(task, problem=plain, method=replace(task.method, candidates=given)))
+    # A third of a time limit is for the plan without promises; a mixture is drawn again when promises are over it.
+    begin, seconds = work_clock(), None if task.method.seconds is None else task.method.seconds / 3
+    method = replace(task.method, candidates=given, seconds=seconds, redraw_every=None)
+    base = solve_plain(replace(task, problem=plain, method=method))
     if name in ("auto", "counts", "joint") and not given:
         try:
             return _solve_extended(task, base)
         except FAILURES:
             if name != "auto":
                 raise
-    return _solve_by_rule(task, base, deadlines)
+    return _solve_by_rule(task, base, deadlines, begin)
 
 
-def _solve_by_rule(task: Task, base: Solution, deadlines: Deadlines, rounds: int = 6) -> Solution:
-    """Return the best mixture of plans under the deadline rule, reported on episodes on which nothing was chosen."""
+def _solve_by_rule(
+    task: Task, base: Solution, deadlines: Deadlines, begin: float, rounds: int = 6, trial: float = 1e6
+) -> Solution:
+    """Return the best mixture of plans under the deadline rule, reported on episodes on which nothing was chosen.
+
+    Args:
+        task: the task.
+        base: the solution without promises.
+        deadlines: of the problem.
+        begin: when the time given began, by `work_clock`.
+        rounds: rounds of column generation.
+        trial: steps of arms that are played in any case.
+    """
     problem, objective, watch, bound = task.problem, task.by_types, Stopwatch(), base.upper_bound
-    seeds = np.random.default_rng(task.rng).integers(2**31, size=2).tolist()
+    seeds, seconds = np.random.default_rng(task.rng).integers(2**31, size=2).tolist(), task.method.seconds
+    pace = 0.0  # steps of arms in a second
 
-    def play(policy: Policy | StatefulPolicy, arm_steps: float, seed: int) -> Evaluation:
-        """Evaluate a policy."""
+    def is_over(share: float = 0.6) -> bool:
+        """Return whether a share of the time is over."""
+        return seconds is not None and work_clock() - begin > share * seconds
+
+    def evaluated(policy: Policy | StatefulPolicy, arm_steps: float, seed: int, share: float) -> Evaluation:
+        """Evaluate a policy, in a share of the time; the first one is a trial of the pace."""
+        nonlocal pace
         task.tell("promised waits: playing", 0.9)
-        most = arm_steps if task.method.seconds is None else min(arm_steps, 1e5 * task.method.seconds)
-        episodes = int(np.clip(most / (problem.num_arms * problem.criterion.judging_steps()), 10, 2000))
-        return evaluate(problem, policy, task.welfare, episodes, rng=seed)
+        most = np.inf if seconds is None else max(share * seconds * pace, trial)
+        started = work_clock()
+        seen = play(replace(task, rng=seed), policy, arm_steps, most, thorough=share > 0.1)
+        played = float(seen.num_episodes or 0) * problem.num_arms * problem.criterion.judging_steps()
+        pace = max(pace, played / max(work_clock() - started, 1e-3))
+        return seen
 
     tried, vectors = list[tuple[str, Policy | StatefulPolicy]](), list[Floats]()
 
     def add(name: str, policy: Policy | StatefulPolicy, mode: int = 0) -> None:
         """Play a policy under the promises, as a column of the mixture."""
         tried.append((name, keep_promises(problem, policy, mode)))
-        seen = play(tried[-1][1], 0.5 * task.effort.arm_steps, seeds[0])
+        seen = evaluated(tried[-1][1], 0.5 * task.effort.arm_steps, seeds[0], 0.05)
         values = seen.unit_values if seen.by_type else mean_by_type(problem, seen.unit_values)
         vectors.append(objective.members(values))
 
@@ -322,14 +346,18 @@ def _solve_by_rule(task: Task, base: Solution, deadlines: Deadlines, rounds: int
 
     plans, shares = components_for_good(base.policy)
     names = [part.name for part in base.parts] or [base.method] * len(plans)
-    for name, place in zip(names[:3], np.argsort(-shares, kind="stable").tolist(), strict=False):
-        add(name, plans[place])
+    order = np.argsort(-shares, kind="stable").tolist()
+    for name, place in zip(names[:3], order, strict=False):
+        if not (tried and is_over()):
+            add(name, plans[place])
     with contextlib.suppress(*FAILURES):
         strict = with_service_due(problem, extend(problem))
         relaxed = relax(strict, task.welfare)
         bound, per_arm, model = min(bound, relaxed.upper_bound), relaxed.weights, model_of(strict)
         # Column generation; index policies know no floors, and the plan without promises is within them.
         for number in range(0 if problem.has_floors else rounds):
+            if is_over():
+                break
             add(f"fair-index, round {number}", fair_index(strict, per_arm, relaxed.prices), mode=1)
             weights = objective.spread(mix()[1].weights) / problem.type_counts
             per_arm = 0.5 * (per_arm + np.maximum(weights, 1e-6 * weights.max()))
@@ -338,7 +366,7 @@ def _solve_by_rule(task: Task, base: Solution, deadlines: Deadlines, rounds: int
     used = np.flatnonzero(shares > 0.01).tolist()
     shares = shares[used] / shares[used].sum()
     policy = tried[used[0]][1] if len(used) == 1 else MixturePolicy([tried[i][1] for i in used], shares)
-    found = play(policy, task.effort.report_steps, seeds[1])
+    found = evaluated(policy, task.effort.report_steps, seeds[1], 0.2)
     watch.lap("play")
     mixed = f"a mixture of {len(used)}" if len(used) > 1 else tried[used[0]][0]
     solution = replace(
@@ -360,7 +388,8 @@ def _solve_by_rule(task: Task, base: Solution, deadlines: Deadlines, rounds: int
         realised_gini=found.realised_gini_coefficient,
         realised_gini_stderr=found.realised_gini_stderr,
     )
-    return replace(solution, promise=report_promise(problem, solution, base, "deadline rule", task, bound))
+    played = 4e6 if seconds is None else max(0.1 * seconds * pace, trial)
+    return replace(solution, promise=report_promise(problem, solution, base, "deadline rule", task, bound, played))
 
 
 def _plan_inside(policy: Policy | StatefulPolicy) -> Policy | StatefulPolicy:
@@ -369,7 +398,7 @@ def _plan_inside(policy: Policy | StatefulPolicy) -> Policy | StatefulPolicy:
 
 
 def report_promise(
-    problem: CoupledMDP, found: Solution, base: Solution, how: str, task: Task, bound: float
+    problem: CoupledMDP, found: Solution, base: Solution, how: str, task: Task, bound: float, arm_steps: float = 0.0
 ) -> PromiseReport:
     """Return what the promises of a solution cost, and how often they are broken.
 
@@ -380,11 +409,12 @@ def report_promise(
         how: `extended states` or `deadline rule`.
         task: the task.
         bound: of policies that keep the promises.
+        arm_steps: steps of arms that are played, unless the promises are sure to hold.
     """
     deadlines = Deadlines(problem)
-    broken, error = (0.0, 0.0) if how == "extended states" else share_broken(problem, found.policy, task.rng)
-    cost_error = float(np.hypot(found.welfare_stderr, base.welfare_stderr))
     sure = how == "extended states" or deadlines.is_sure
+    broken, error = (0.0, 0.0) if sure else share_broken(problem, found.policy, task.rng, arm_steps)
+    cost_error = float(np.hypot(found.welfare_stderr, base.welfare_stderr))
     return PromiseReport(
         promises=promises_in_words(problem),
         by=how,
@@ -400,9 +430,7 @@ def report_promise(
     )
 
 
-def share_broken(
-    problem: CoupledMDP, policy: Policy | StatefulPolicy, rng: Any, most: float = 4e6
-) -> tuple[float, float]:
+def share_broken(problem: CoupledMDP, policy: Policy | StatefulPolicy, rng: Any, most: float) -> tuple[float, float]:
     """Return the share of due services that are missed, by simulation, and its standard error.
 
     Args:

@@ -7,10 +7,12 @@ problem and the welfare themselves: two objects of one name are two welfares.
 import contextlib
 from collections import deque
 from dataclasses import replace
+from typing import Literal, overload
 
 import numpy as np
 
-from evenhand.errors import NotApplicableError
+from evenhand.checks import whole_fault
+from evenhand.errors import InvalidInputError, NotApplicableError, UnknownNameError
 from evenhand.model import CoupledMDP, Criterion, Objective, Opening, Policy, StatefulPolicy, read_welfare
 from evenhand.model.parquet import StoredArms
 from evenhand.model.simulator import Problem, needs_tables
@@ -21,9 +23,10 @@ from evenhand.policies.fluid import Resolving, fair_index, occupancy_priority
 from evenhand.policies.ideal_actions import IdPolicy, SetExpansion, TwoSet, VirtualAdvice
 from evenhand.policies.index import lp_index
 from evenhand.policies.look_ahead import look_ahead
-from evenhand.solvers.fluid import FluidSolution, solve_fluid, solve_opening
+from evenhand.solvers.fluid import FluidSolution, homogeneous_weights, model_of, solve_fluid, solve_opening
+from evenhand.solvers.information_relaxation import InformationBound, check_size, estimate_bound
 from evenhand.solvers.service import best_values
-from evenhand.typing import Floats
+from evenhand.typing import Floats, Rng
 
 FLUID_TOLERANCE = 1e-5
 """Relative gap at which the fluid relaxation stops, unless a wider one is requested."""
@@ -59,50 +62,126 @@ def relax(problem: CoupledMDP, welfare: str | Welfare | None, tolerance: float =
     return solution
 
 
+@overload
 def bound(
     problem: CoupledMDP | StoredArms,
     welfare: str | Welfare | None = None,
+    method: Literal["relaxation"] = "relaxation",
     *,
     criterion: str | Criterion | None = None,
     over: str | None = None,
     tolerance: float = FLUID_TOLERANCE,
-) -> FluidSolution:
-    """Bound the welfare of every policy by the fair fluid relaxation: budgets hold in expectation only.
+) -> FluidSolution: ...
+
+
+@overload
+def bound(
+    problem: CoupledMDP | StoredArms,
+    welfare: str | Welfare | None = None,
+    *,
+    method: Literal["information"],
+    criterion: str | Criterion | None = None,
+    over: str | None = None,
+    tolerance: float = FLUID_TOLERANCE,
+    num_paths: int | None = None,
+    rng: Rng = None,
+) -> InformationBound: ...
+
+
+def bound(
+    problem: CoupledMDP | StoredArms,
+    welfare: str | Welfare | None = None,
+    method: str = "relaxation",
+    *,
+    criterion: str | Criterion | None = None,
+    over: str | None = None,
+    tolerance: float = FLUID_TOLERANCE,
+    num_paths: int | None = None,
+    rng: Rng = None,
+) -> FluidSolution | InformationBound:
+    """Bound the welfare of every policy.
 
     Args:
         problem: the problem, or an opened Parquet model, which is read into memory.
         welfare: the welfare, as text or object; by default the problem's own.
+        method: `relaxation`, the fair fluid relaxation, whose budgets hold in expectation only: a proof. `information`,
+            an information relaxation of few arms: an estimate with a standard error, often lower.
         criterion: criterion, as text or object; by default the problem's own.
         over: welfare over `arms` or `groups`; by default the problem's own.
         tolerance: relative gap of the relaxation.
+        num_paths: paths of the method information; 200 by default.
+        rng: seed or generator of the method information; 0 by default.
 
     Returns:
-        The relaxation: `upper_bound`, dual `prices` of the resources and `weights` of the arms among others. With
-        promised waits it bounds the policies that keep them, and its states are extended by waiting times.
+        The relaxation: `upper_bound`, dual `prices` of the resources and `weights` of the arms among others; or an
+        `InformationBound`. With promised waits it bounds the policies that keep them, and its states are extended by
+        waiting times.
+
+    Raises:
+        NotApplicableError: the method information does not cover this criterion or welfare.
+        TooLargeError: it would take too long.
 
     Example:
         >>> import evenhand as eh
         >>> found = eh.bound(eh.problems.machine_replacement(num_arms=5), "gini:2")
         >>> round(found.upper_bound, 3), found.prices.shape
         (14.134, (1,))
+        >>> estimate = eh.bound(eh.problems.machine_replacement(num_arms=5), "gini:2", method="information")
+        >>> estimate.confidence_bound < 14.0
+        True
     """
+    if method not in ("relaxation", "information"):
+        raise UnknownNameError("method", method, ["relaxation", "information"])
+    if method == "relaxation" and not (num_paths is None and rng is None):
+        raise InvalidInputError("num_paths, rng: they belong to the method information")
     if isinstance(problem, StoredArms):
         problem = problem.problem()
     known = needs_tables(problem, "bound").with_criterion(criterion, over)
     # With promised waits, of every policy that keeps them.
     relaxed = with_service_due(known, extend(known)) if known.has_max_wait else known
-    return relax(relaxed, welfare, tolerance)
+    if method == "relaxation":
+        return relax(relaxed, welfare, tolerance)
+    paths = 200 if num_paths is None else num_paths
+    if fault := whole_fault(paths, least=2):
+        raise InvalidInputError(f"num_paths: {fault}")
+    return _estimated_bound(relaxed, read_welfare(relaxed, welfare), tolerance, paths, 0 if rng is None else rng)
 
 
-def check_sound(problem: CoupledMDP, welfare: Welfare) -> None:
+def _estimated_bound(
+    problem: CoupledMDP, welfare: Welfare, tolerance: float, num_paths: int, rng: Rng
+) -> InformationBound:
+    """Return the bound by information relaxation, at the weights and prices of the tightest relaxation."""
+    model = model_of(problem)
+    check_size(model, num_paths)
+    plain = relax(problem, welfare, tolerance)
+    found = tightest(problem, welfare, plain)
+    # The tightest may be of a weighted sum instead of the welfare, whose weights bound it only over arms.
+    sources = [plain] if model.groups is not None else [plain, found]
+    weights = [one for source in sources if (one := homogeneous_weights(model, welfare, source)) is not None]
+    if not weights:
+        raise NotApplicableError(
+            f"bound: the method information does not cover {welfare.name}, but rank-weighted welfare and power means. "
+            "Use the method relaxation."
+        )
+    if problem.criterion.contracts and found.by_step:
+        model = replace(model, criterion=Opening(problem.discount, len(found.prices) - 1))
+    chosen = min(weights, key=lambda one: model.bound(one, found.prices)[0])
+    return estimate_bound(
+        model, problem.type_of_arm, chosen, found.prices, found.upper_bound, welfare.name, num_paths, rng
+    )
+
+
+def check_sound(problem: CoupledMDP, welfare: Welfare, values: Floats | None = None) -> None:
     """Refuse a custom welfare without the properties that bounds need, at values that the arms can have.
 
     Args:
         problem: whose arms they are.
         welfare: what is maximised.
+        values: (arm,) values of a solution, to check there too.
 
     Raises:
-        NotApplicableError: it is not concave, monotone and symmetric; gives two points that show it.
+        NotApplicableError: it is not concave, monotone, symmetric and consistent; gives two points that show it.
+        OutOfDomainError: it is defined nowhere.
     """
     if is_named(welfare):
         return
@@ -117,8 +196,9 @@ def check_sound(problem: CoupledMDP, welfare: Welfare) -> None:
     sizes, number = objective.sizes, int(objective.sizes.sum())
     # As solvers ask for it; and, if they are few, one by one: then arms of one type may differ, too.
     check_welfare(welfare, number, low, high, 0, sizes).raise_if_any()
-    if len(sizes) < number <= MOST_APART:
-        check_welfare(welfare, number, np.repeat(low, sizes), np.repeat(high, sizes)).raise_if_any()
+    if number <= MOST_APART and (len(sizes) < number or values is not None):
+        points = None if values is None else Objective.of_arms(problem, welfare).members(values)
+        check_welfare(welfare, number, np.repeat(low, sizes), np.repeat(high, sizes), points=points).raise_if_any()
 
 
 def tightest(problem: CoupledMDP, welfare: str | Welfare | None, relaxed: FluidSolution | None = None) -> FluidSolution:

@@ -153,7 +153,14 @@ class Samples:
 
 @dataclass(frozen=True, eq=False)
 class Solution(Shown):
-    """A policy with its certificate."""
+    """A policy with its certificate.
+
+    Example:
+        >>> import evenhand as eh
+        >>> solution = eh.solve(eh.problems.machine_replacement(num_arms=3), welfare="maximin")
+        >>> round(solution.welfare, 3), solution.values.round(3), solution.gap < 1e-6
+        (14.079, array([14.079, 14.079, 14.079]), True)
+    """
 
     method: str
     """Name of the method."""
@@ -168,7 +175,7 @@ class Solution(Shown):
     """The welfare of the policy: a lower bound on the best possible one."""
 
     upper_bound: float
-    """No policy has more welfare than this."""
+    """Upper bound of the welfare of any policy."""
 
     unit_values: Floats
     """(unit,) the value of an arm of each unit: the types, or the arms."""
@@ -209,7 +216,7 @@ class Solution(Shown):
     """(unit,) standard errors of the values, where the policy was simulated; None if they are exact."""
 
     samples: Samples | None = field(default=None, repr=False)
-    """The episodes on which it was reported; None for exact methods, and where a mixture is drawn anew."""
+    """The episodes on which it was reported; None for exact methods, or if a mixture is drawn again."""
 
     stopped: bool = False
     """True if the time limit ended the search."""
@@ -294,7 +301,7 @@ class Solution(Shown):
 
     @property
     def gap(self) -> float:
-        """(upper bound - welfare) / |upper bound|; 0 when the policy is proved optimal."""
+        """Relative gap `(upper bound - welfare) / |upper bound|`; 0 if the policy is proved optimal."""
         # A bound may lie below the welfare by rounding, or by chance where the welfare is an estimate.
         difference = max(0.0, self.upper_bound - self.welfare)
         if max(abs(self.upper_bound), difference) <= rounding(self.problem):  # an optimum of 0

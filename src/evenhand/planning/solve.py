@@ -34,6 +34,7 @@ from evenhand.errors import (
 from evenhand.model import CoupledMDP, Criterion, Policy, StatefulPolicy, Welfare, read_welfare, type_names
 from evenhand.model.parquet import StoredArms
 from evenhand.model.simulator import Problem, needs_tables
+from evenhand.model.welfare import MOST_APART, is_named
 from evenhand.parallel import Pool
 from evenhand.planning import methods
 from evenhand.planning.promises import solve_promised
@@ -135,7 +136,7 @@ def solve(
     Raises:
         TooLargeError: the method does not fit this machine; says how large it would be and what to use instead.
         NotApplicableError: this method cannot treat this problem or welfare, or a custom welfare is not concave,
-            monotone and symmetric (see `check_welfare`).
+            monotone, symmetric and consistent (see `check_welfare`).
         InfeasibleError: the floors exceed the budget.
 
     Example:
@@ -180,6 +181,8 @@ def solve(
         task = Task(evaluated, weighed_by, settings, progress_or_none(progress), rng=seed, sweep=pool)
         _check_positive(task)
         solution = _solve(task)
+    if not is_named(weighed_by) and evaluated.num_arms <= MOST_APART:
+        check_sound(evaluated, weighed_by, solution.values)
     notes = ""
     if settings.redraw_every is not None and solution.welfare_without_redraw is None:
         notes += "; no redraw, since it is not a mixture of fluid policies"
@@ -255,11 +258,6 @@ def choose_method(problem: CoupledMDP) -> tuple[str, str]:
         sizes += f"; each for {steps} steps"
     # A finite horizon is one sweep per step, an infinite one takes about SWEEPS of them.
     work = max(1.0, steps / SWEEPS)
-    if problem.spends_all.any():
-        what = "all of a budget must be spent"
-        if min(counts, joint) * work > effort.optimum_states:
-            return "fluid", f"{what}, and {sizes}: too many for the tables of an exact method"
-        return ("counts" if counts <= joint else "joint"), f"{what}, and {sizes}"
     # Identical arms: one lattice for all of them, which reaches far more states than tables do.
     if problem.is_symmetric and not problem.has_floors:
         alike = f"all {problem.num_arms} arms are identical"
@@ -270,7 +268,8 @@ def choose_method(problem: CoupledMDP) -> tuple[str, str]:
                 raise
             return "counts", f"{alike}, and {sizes}"
         if limit:
-            return "fluid", f"{alike}, but {sizes}: too many for an exact method ({limit})"
+            why = f"too many for an exact method ({limit}), which a smaller budget or fewer arms would be within"
+            return "fluid", f"{alike}, but {sizes}: {why}"
         return "counts", f"{alike}, and the count space has {size_in_words(counts)} states"
     kinds = f"the arms are of {problem.num_types} types" if problem.num_types > 1 else "the arms have a floor"
     # Several types: by counts, unless the arms are so few that their product space is smaller still.

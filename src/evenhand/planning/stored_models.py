@@ -74,7 +74,7 @@ class Relaxation(Shown):
     """No policy has a larger welfare."""
 
     gap: float
-    """(upper_bound - welfare) / |upper_bound|."""
+    """Relative gap `(upper_bound - welfare) / |upper_bound|`."""
 
     values: Floats = field(repr=False)
     """(row,) value of an arm in the relaxation."""

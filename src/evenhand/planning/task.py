@@ -115,7 +115,14 @@ def limited_effort(**changes: Any) -> Iterator[None]:
 
 @dataclass(frozen=True, eq=False)
 class SolveMethod:
-    """Method of `solve` with its settings."""
+    """Method of `solve` with its settings.
+
+    Example:
+        >>> import evenhand as eh
+        >>> method = eh.SolveMethod("counts", tolerance=1e-4)
+        >>> eh.solve(eh.problems.machine_replacement(num_arms=3), method=method).method
+        'counts'
+    """
 
     name: str = "auto"
     """counts, joint, count-lp, joint-lp, whittle, fluid, or auto: the exact method that fits, else fluid."""

@@ -3,6 +3,12 @@
 PriorityPolicy and ExchangeablePriority (greedy by score), the baselines of the paper built on them
 (random_feasible, worst_first, myopic, never_act), RoundRobin, trained networks (CountNetworkPolicy,
 JointNetworkPolicy), and any function (from_function).
+
+Example:
+    >>> import evenhand as eh
+    >>> problem = eh.problems.machine_replacement(num_arms=3)
+    >>> eh.policies.worst_first(problem).act([0, 2, 1], rng=0)
+    array([0, 1, 0], dtype=int32)
 """
 
 from typing import TYPE_CHECKING
@@ -19,6 +25,7 @@ from evenhand.policies.look_ahead import LookAhead, look_ahead
 from evenhand.policies.network import CountNetworkPolicy, JointNetworkPolicy, Network
 from evenhand.policies.priority import ExchangeablePriority, PriorityPolicy
 from evenhand.policies.round_robin import RoundRobin
+from evenhand.policies.type_network import TypeNetworkPolicy
 from evenhand.solvers.counts.reduction import CountChoices, CountTable, TypedChoices
 from evenhand.solvers.joint import JointTable
 
@@ -55,6 +62,7 @@ SAVABLE = (
     RoundRobin,
     SetExpansion,
     TwoSet,
+    TypeNetworkPolicy,
     TypedChoices,
     VirtualAdvice,
 )
@@ -75,6 +83,7 @@ __all__ = [
     "RoundRobin",
     "SetExpansion",
     "TwoSet",
+    "TypeNetworkPolicy",
     "VirtualAdvice",
     "fair_index",
     "from_function",

@@ -20,6 +20,7 @@ keeps every promise as long as at most m (K + 1) arms are in promised states at 
 more such arms. The plan decides alone at all steps at which it serves enough of the urgent arms by itself.
 """
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -264,26 +265,14 @@ class Deadlines:
 
     def _serve(self, states: Indices, planned: Indices, forced: Bools, turn: Floats) -> Indices:
         """Serve arms in turn while the budget lasts: forced ones by some service, others as planned."""
-        types, kinds, rows = self.problem.types, self.problem.type_of_arm, np.arange(len(states))
+        types, kinds = self.problem.types, self.problem.type_of_arm
         side_by_side, unit, least = self._least
-        serves = types.served & types.valid
         actions = np.where(types.served[kinds, states, planned], types.idle[kinds, states], planned)
-        left = np.tile(self.problem.budget_limit, (len(states), 1))
-        order, numbers, owed = np.argsort(turn, axis=1), np.isfinite(turn).sum(axis=1), forced.sum(axis=1)
-        for position in range(int(numbers.max())):
-            arm = order[:, position]
-            kind, state, must = kinds[arm], states[rows, arm], forced[rows, arm]
-            uses, same = types.usage[kind, state], np.arange(types.valid.shape[2]) == planned[rows, arm][:, None]
-            fits = (uses <= left[:, None]).all(axis=-1) & serves[kind, state] & (must[:, None] | same)
-            found = np.flatnonzero(fits.any(axis=1) & (position < numbers))
-            owed -= must
-            # The planned service, else the best one, if it leaves enough for the other forced arms; else a least one.
-            enough = _services(side_by_side, unit, left[:, None] - uses) >= owed[:, None]
-            first = np.where(enough | least[kind, state], 2, 0) + same
-            best = np.where(fits, self.worth[kind, state], -np.inf)
-            choice = np.lexsort((best, np.where(fits, first, -1)))[:, -1]
-            actions[found, arm[found]] = choice[found]
-            left[found] -= uses[found, choice[found]]
+        services = types.usage, types.served & types.valid, least, self.worth, unit
+        rules = *services, side_by_side, self.problem.budget_limit, actions
+        from evenhand.kernels.service_in_turn import serve_in_turn  # loads Numba
+
+        serve_in_turn(kinds, states, planned, forced, turn, *rules)
         return actions
 
 
@@ -378,36 +367,58 @@ class DeadlinePolicy(CompositePolicy):
         """(arm,) the reason for each action: a promise, or that of the plan."""
         actor, labels = decision.actor, Labels(self.problem)
         assert isinstance(actor, _Waiting)
-        reasons = described(self.parts[0]).explain(self._inner(decision))
+        inner, forced, displaced = self._before_promises(decision)
+        reasons, waited = described(self.parts[0]).explain(inner), actor.true_waits[0]
         limits = self.problem.type_max_waits[decision.types, decision.states]
         slack = self.deadlines.slack[decision.types, decision.states, actor.last_waits[0]]
-        planned = self.problem.types.served[decision.types, decision.states, actor.planned[0]]
-        for arm in np.flatnonzero((limits >= 0) | (planned & ~decision.served)).tolist():
+        planned = self.problem.types.served[decision.types, decision.states, inner.actions]
+        first = np.flatnonzero(gained := decision.served & ~planned)[np.argsort(slack[gained], kind="stable")].tolist()
+        for arm in np.flatnonzero((limits >= 0) | displaced).tolist():
             state = labels.being(int(decision.types[arm]), int(decision.states[arm]))
-            promise = (
-                f"promised {state}: served after at most {limits[arm]} steps; it has waited {actor.true_waits[0, arm]}"
-            )
-            if slack[arm] == 0:
+            promise = f"promised {state}: served after at most {limits[arm]} steps; it has waited {waited[arm]}"
+            if limits[arm] >= 0 and slack[arm] == 0:
                 reasons[arm] = promise + ("" if decision.served[arm] else "; more arms are due than the budget serves")
-            elif actor.forced[0, arm]:
+            elif forced[arm]:
                 reasons[arm] = promise
-            elif planned[arm] and not decision.served[arm]:
-                reasons[arm] = "its turn goes to arms whose promised wait ends"
+            elif displaced[arm]:
+                due = first[0]
+                who = decision.names[due] if decision.names else "another arm"
+                others = f" and {len(first) - 1} more" if len(first) > 1 else ""
+                rest = f"at most {limits[due]} steps, waited {waited[due]}" if limits[due] >= 0 else "a promise is near"
+                reasons[arm] = f"waits: the promise to {who} ({rest}){others} goes first"
             elif not decision.served[arm]:
                 reasons[arm] += f"; {promise}"
         return reasons
 
-    def ranks_at(self, decision: DecisionStep) -> Indices | None:
-        """(arm, action) ranks of the plan."""
-        return described(self.parts[0]).ranks_at(self._inner(decision))
+    def _before_promises(self, decision: DecisionStep) -> tuple[DecisionStep, Bools, Bools]:
+        """Return the decision of the plan before promises, who is served for one, and who loses its turn by that.
 
-    def _inner(self, decision: DecisionStep) -> DecisionStep:
-        """The decision of the plan, before promises."""
+        Arms of one type and state may have exchanged their actions since: only their numbers are compared.
+        """
         actor, problem = decision.actor, next(iter(all_made_for(self.parts[0])), None)
         assert isinstance(actor, _Waiting)
-        facts: Any = {"states": actor.seen[0], "actions": actor.planned[0], "actor": actor.part}
+        planned, waits, kinds = decision.actions.copy(), actor.last_waits[0], decision.types
+        forced, displaced = np.zeros((2, len(planned)), dtype=bool)
+        cells = np.stack([kinds, decision.states], axis=1)
+        for cell in np.unique(cells[(actor.planned[0] != actor.given[0]) | actor.forced[0]], axis=0):
+            arms = np.flatnonzero((cells == cell).all(axis=1))
+            arms = arms[np.argsort(-waits[arms], kind="stable")]
+            busy = arms[decision.served[arms]]
+            forced[busy[: int(actor.forced[0, arms].sum())]] = True
+            missing = list((Counter(actor.planned[0, arms].tolist()) - Counter(planned[arms].tolist())).elements())
+            surplus = Counter(planned[arms].tolist()) - Counter(actor.planned[0, arms].tolist())
+            for arm in arms[::-1].tolist():
+                if surplus[action := int(planned[arm])] > 0:
+                    surplus[action] -= 1
+                    planned[arm] = missing.pop()
+                    displaced[arm] = not decision.served[arm] and self.problem.types.served[(*cell, planned[arm])]
+        facts: Any = {"states": actor.seen[0], "actions": planned, "actor": actor.part}
         facts["problem"] = problem or self.problem_of_parts(decision.problem, self.to_arrays())
-        return replace(decision, **facts)
+        return replace(decision, **facts), forced, displaced
+
+    def ranks_at(self, decision: DecisionStep) -> Indices | None:
+        """(arm, action) ranks of the plan."""
+        return described(self.parts[0]).ranks_at(self._before_promises(decision)[0])
 
     def service_order(self, step: int = 0) -> ServiceOrder | None:
         """Return the order of the plan, if it is one of the states without waiting times."""
@@ -468,7 +479,7 @@ class _Waiting(Actor):
         idle = ~policy.problem.types.served[kinds, states, actions]
         self.true_waits = np.where(promised, self.waiting, 0)
         self.waiting = np.where(promised & idle, self.true_waits + 1, 0)
-        self.seen, self.planned, self.forced, self.last_waits = seen, planned, forced, waits
+        self.seen, self.planned, self.given, self.forced, self.last_waits = seen, planned, actions, forced, waits
         return actions
 
 

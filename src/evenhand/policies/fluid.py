@@ -69,8 +69,8 @@ def fair_index(
 
     Args:
         problem: the problem.
-        weights: (type,) what a unit of an arm's value is worth, from the relaxation.
-        prices: (resource,) what a unit of a resource is worth, from the relaxation; or (step, resource).
+        weights: (type,) weights of arms' values in the welfare, from the relaxation.
+        prices: (resource,) or (step, resource) dual prices of the resources, from the relaxation.
         floor_prices: (type,) value of being served in itself; none by default.
 
     Example:
@@ -221,8 +221,8 @@ def occupancy_priority(
     Args:
         problem: the problem.
         occupancy: (type, state, action) the relaxation's visits; with a finite horizon (type, step, state, action).
-        weights: (type,) what a unit of an arm's value is worth.
-        prices: (resource,) what a unit of a resource is worth; or (step, resource).
+        weights: (type,) weights of arms' values in the welfare.
+        prices: (resource,) or (step, resource) dual prices of the resources.
         floor_prices: (type,) value of being served in itself; none by default.
 
     Example:
@@ -407,7 +407,7 @@ class Resolving(RememberingPolicy):
 
         Args:
             problem: the problem, with at most two resources.
-            weights: (type,) what a unit of an arm's value is worth.
+            weights: (type,) weights of arms' values in the welfare.
             prices: (resource,) the relaxation's prices, in the middle of the grid; or (step, resource), which are
                 all raised and lowered together.
             every: steps between two searches for prices.
@@ -485,7 +485,7 @@ class Resolving(RememberingPolicy):
         return np.asarray(self.grid[place] if self.prices.ndim == 1 else self.prices * self.factors[place])
 
     def pay_at(self, place: int) -> Floats | None:
-        """(type,) the pay for being served at a place in the grid: where all is dearer it must be more to tell."""
+        """(type,) price of the floors at a place in the grid, in proportion to the prices of resources."""
         return None if self.floor_prices is None else np.asarray(self.floor_prices * self.factors[place].max())
 
     def policy_at(self, place: int, step: int) -> ExchangeablePriority:

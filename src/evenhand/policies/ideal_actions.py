@@ -40,7 +40,7 @@ from functools import cached_property
 from typing import ClassVar, TypeVar
 
 import numpy as np
-from scipy.linalg import solve_discrete_lyapunov
+import scipy
 
 from evenhand.checks import as_generator, as_numbers, check_positive_int
 from evenhand.errors import NotApplicableError, PolicyError
@@ -443,7 +443,7 @@ class TwoSet(SetExpansion):
         local = moves - self.mean - np.outer(self.often - share, change)
         if np.abs(np.linalg.eigvals(local)).max() >= 1 - 1e-9:
             return
-        self.metric = np.asarray(solve_discrete_lyapunov(local, np.eye(len(local))))
+        self.metric = np.asarray(scipy.linalg.solve_discrete_lyapunov(local, np.eye(len(local))))
         others = np.arange(len(self.mean)) != sometimes
         distances = [np.inf]
         # How far the mean may move until the other states alone need the whole budget, or leave the whole rest.

@@ -266,7 +266,7 @@ def whittle(
         allow_not_indexable: treat arms without an index as if all their indices were 0, instead of refusing them.
 
     Raises:
-        NotApplicableError: the problem has no Whittle indices; says which arm and why.
+        NotApplicableError: the problem has no Whittle indices; the message names the arm and the reason.
 
     Example:
         >>> import evenhand as eh
@@ -311,8 +311,8 @@ def lp_index(
 
     Args:
         problem: the problem.
-        weights: (type,) what a unit of an arm's value is worth, from the relaxation.
-        prices: (resource,) what a unit of a resource is worth, from the relaxation; or (step, resource).
+        weights: (type,) weights of arms' values in the welfare, from the relaxation.
+        prices: (resource,) or (step, resource) dual prices of the resources, from the relaxation.
         floor_prices: (type,) value of being served in itself; none by default.
 
     Example:

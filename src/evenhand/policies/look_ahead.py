@@ -48,11 +48,11 @@ def look_ahead(
 
     Args:
         problem: the problem.
-        weights: (type,) what a unit of an arm's value is worth, from the relaxation.
-        prices: (resource,) what a unit of a resource is worth, from the relaxation; or (step, resource).
+        weights: (type,) weights of arms' values in the welfare, from the relaxation.
+        prices: (resource,) or (step, resource) dual prices of the resources, from the relaxation.
         floor_prices: (type,) value of being served in itself; none by default.
-        steps: number of steps that are looked at. A longer look sees more, and puts off more: what can be mended later
-            at the same cost is left for later, when chance has changed the counts. `solve` also tries 12.
+        steps: number of steps ahead. A longer horizon sees more, and postpones more: a service with the same cost later
+            is left for later, when chance has changed the counts. `solve` also tries 12 and 5.
 
     Raises:
         TooLargeError: the program would have too many columns.
@@ -97,10 +97,10 @@ class LookAhead(ExchangeablePolicy):
 
         Args:
             problem: the problem.
-            weights: (type,) what a unit of an arm's value is worth.
+            weights: (type,) weights of arms' values in the welfare.
             ahead: (type, state) values after the last step.
             pay: (type,) value of being served in itself.
-            steps: number of steps that are looked at.
+            steps: number of steps ahead.
         """
         self.problem, self.weights, self.ahead, self.pay, self.steps = problem, weights, ahead, pay, steps
         self._known: dict[bytes, Ints] = {}
@@ -115,6 +115,11 @@ class LookAhead(ExchangeablePolicy):
     def num_columns(self) -> int:
         """Number of columns of the program."""
         return self.steps * int(np.count_nonzero(self.problem.types.valid))
+
+    @property
+    def num_solved(self) -> int:
+        """Number of count vectors whose program was solved and is remembered."""
+        return len(self._known)
 
     @property
     def decision_cost(self) -> float:
@@ -206,7 +211,13 @@ class LookAhead(ExchangeablePolicy):
             np.concatenate([flows, np.where(np.tile(problem.spends_all, self.steps), limits, -np.inf)]),
             np.concatenate([flows, limits]),
         )
-        return RepeatedProgram(program, (problem.type_counts[:, None] * types.initial)[real])
+        counts = (problem.type_counts[:, None] * types.initial)[real]
+        found = RepeatedProgram(program, counts)
+        if problem.criterion.is_stationary:  # arms are seldom where they start: begin near where the program leads them
+            for _ in range(2):
+                counts = arrive @ found.start_at(np.asarray(counts))[-len(pairs) :]
+            found.start_at(np.asarray(counts))
+        return found
 
     def _rounded(self, amounts: Floats, counts: Ints) -> Ints:
         """(type, state, action) whole numbers of arms, the largest remainders first, within the budget."""

@@ -308,7 +308,7 @@ class CountNetworkPolicy(BasePolicy):
         return allocations[:, None], chances
 
     def outputs(self, counts: Ints) -> Singles:
-        """(episode, output) what the network says of (episode, state) counts."""
+        """(episode, output) outputs of the network for (episode, state) counts."""
         inputs = np.empty((len(counts), self.network.num_inputs), dtype=np.float32)
         num_states = counts.shape[1]
         # Straight into single precision, which the network is played in.
@@ -371,7 +371,7 @@ def num_draws(problem: CoupledMDP) -> int:
 
 
 class JointNetworkPolicy(BasePolicy):
-    """The paper's Vanilla-DRL: a network on the raw joint state that says which arms to serve."""
+    """The paper's Vanilla-DRL: a network on the raw joint state, with a score per arm."""
 
     kind = "joint-network"
     decides = "by a trained network"

@@ -22,7 +22,7 @@ class RoundRobin(RememberingPolicy):
     arms at the head of the order while the head fits the budget that is left; an arm that does not fit waits at the
     head for the next step, so no arm loses a turn. The served arm takes the action that uses the largest share of
     the budget among those that fit a whole step's budget in its present state (the first such action on a tie), and
-    an arm for which nothing fits loses its turn. The policy remembers the order and whose turn it is.
+    an arm for which nothing fits loses its turn. The policy remembers the order and the next arm.
     """
 
     exchangeable = True

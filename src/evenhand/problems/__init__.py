@@ -4,6 +4,13 @@ machine_replacement and heterogeneous_machine_replacement, random_coupled, healt
 instances of the literature (three_states, eight_states, non_sa, non_indexable, equitable, three_machines,
 bayesian_bandit); and the catalog, which finds them by name and reads their parameters from text (CATALOG, Entry,
 Parameter, names, find, build).
+
+Example:
+    >>> import evenhand as eh
+    >>> eh.problems.machine_replacement(num_arms=5)
+    CoupledMDP(5 arms, identical, 1 resource, discount 0.95)
+    >>> [parameter.name for parameter in eh.problems.find("crew-maintenance").parameters][:2]
+    ['num_arms', 'num_states']
 """
 
 from evenhand.problems.catalog import CATALOG, Entry, Parameter, build, find, names

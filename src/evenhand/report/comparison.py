@@ -377,7 +377,7 @@ def _best(comparison: Comparison) -> str:
     optimum = bound_title(comparison) == "optimum"
     # Exact figures are as close as solvers get; simulated ones must be at the bound.
     if bound - found.welfare <= max(SAME * abs(bound), 1e-6 * abs(bound) if found.exact else 0.0):
-        certain = "" if found.exact else ", as far as the simulation can tell"
+        certain = "" if found.exact else ", within the errors of the simulation"
         return f"{sentence}, which is {'the optimum' if optimum else 'as much as any policy can have'}{certain}."
     name = f"the optimum of {number(bound)}" if optimum else f"an upper bound of {number(bound)}"
     gap = (bound - found.welfare) / abs(bound) if bound else math.nan
@@ -440,7 +440,7 @@ def _glossary(comparison: Comparison, problem: Problem) -> list[tuple[str, str]]
     if comparison.upper_bound is not None:
         is_optimum = comparison.bound_name == "optimum"
         how = "computed exactly" if is_optimum else f"by {comparison.bound_name or 'a relaxation'}"
-        entries.append((capitalised(bound_title(comparison)), f"No policy has more welfare than this; {how}."))
+        entries.append((capitalised(bound_title(comparison)), f"Upper bound of the welfare of any policy; {how}."))
     entries += [
         (f"Mean and worst {who}", f"The average value of the {who}s, and the smallest."),
         ("Gini coefficient", "Inequality of the values: 0 if all are equal, near 1 if one of many has everything."),

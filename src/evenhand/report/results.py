@@ -4,9 +4,13 @@ Nothing is computed here: resource prices and shares of time served are shown on
 """
 
 from collections.abc import Mapping
+from importlib import import_module
+
+import numpy as np
 
 from evenhand.display import counted
 from evenhand.evaluation.evaluate import Evaluation
+from evenhand.evaluation.long_run import Mixing
 from evenhand.learning.training import Training, TrainingRuns
 from evenhand.model.composite import redraw_period
 from evenhand.model.labels import arm_names, own_names
@@ -27,11 +31,12 @@ from evenhand.planning.plan_summary import (
 )
 from evenhand.planning.solution import Solution
 from evenhand.policies.index import TypeIndices
-from evenhand.report import fairness, records  # noqa: F401  they register their summaries
 from evenhand.report.comparison import floor_notes, promise_notes
-from evenhand.report.format import amount, duration, fixed, percent, printable
+from evenhand.report.format import amount, duration, fixed, number, percent, printable
 from evenhand.report.models import setting
-from evenhand.report.summary import MOST_ROWS, Summary, Table, summarise, table
+from evenhand.report.summary import MOST_ROWS, Summary, Table, table
+from evenhand.report.summary import summarise as summary_of
+from evenhand.solvers.information_relaxation import InformationBound
 from evenhand.typing import Floats
 from evenhand.uncertainty import CVaRResult, ScenarioPlan, ValueOfInformation
 
@@ -46,6 +51,23 @@ MOST_STEPS = 7
 
 LARGE_GAP = 0.01
 """Gap from which on a summary warns that the time limit ended the search."""
+
+ON_DEMAND = {
+    "evenhand.fitting": "records",
+    "evenhand.planning.backtest": "records",
+    "evenhand.planning.trajectory_forecast": "records",
+    "evenhand.planning.price_of_fairness": "fairness",
+    "evenhand.planning.study": "studies",
+}
+"""Modules of this package that are loaded with the first result of a module, since they take long to load."""
+
+
+def summarise(thing: object) -> Summary:
+    """Return the summary of a result, a problem, an arm or a policy."""
+    for home, name in ON_DEMAND.items():
+        if any(f"{kind.__module__}.".startswith(f"{home}.") for kind in type(thing).__mro__):
+            import_module(f"evenhand.report.{name}")
+    return summary_of(thing)
 
 
 # -- values of types, arms and groups --------------------------------------------------------------------------------
@@ -87,7 +109,7 @@ def _realised(level: float | None, error: float | None, over: str) -> str:
 # -- solutions -------------------------------------------------------------------------------------------------------
 
 
-@summarise.register
+@summary_of.register
 def _(solution: Solution) -> Summary:
     problem, computed = solution.problem, vars(solution)
     low, high = solution.welfare_interval
@@ -154,7 +176,7 @@ def _mixture_facts(solution: Solution) -> list[tuple[str, str]]:
         return []
     facts = []
     if solution.welfare_without_redraw is not None:
-        facts.append(("if kept", f"welfare {fixed(solution.welfare_without_redraw, 6)}, were it drawn once and kept"))
+        facts.append(("if drawn once", f"welfare {fixed(solution.welfare_without_redraw, 6)} with a single draw"))
     if solution.selection_bias is not None and solution.welfare_stderr > 0:
         bias = f"{solution.selection_bias:+.2g} on the episodes it was chosen on, beside fresh ones"
         facts.append(("selection_bias", bias))
@@ -199,7 +221,7 @@ def _price_facts(solution: Solution, prices: dict[str, float] | None) -> list[tu
 # -- evaluations and comparisons -------------------------------------------------------------------------------------
 
 
-@summarise.register
+@summary_of.register
 def _(found: Evaluation) -> Summary:
     low, high = found.welfare_interval
     sure = "exact" if found.exact else f"95 % interval {fixed(low)} to {fixed(high)}"
@@ -238,14 +260,28 @@ def _truncation_facts(found: Evaluation) -> list[tuple[str, str]]:
         return []
     if found.truncation_bound is None:
         steps = f"{found.horizon} steps, the first of which do not count; what is left of the start is in ±"
-        return [("long run", steps)]
+        return [("long run", steps), *([] if found.mixing is None else _mixing_facts(found.mixing))]
     facts = [("cut off at horizon", f"no value changes by more than {found.truncation_bound:.2g}")]
     if found.truncation_bound > found.welfare_stderr:
         facts.append(("warning", "the horizon is too short for these errors; use a longer one"))
     return facts
 
 
-@summarise.register
+def _mixing_facts(found: Mixing) -> list[tuple[str, str]]:
+    """Return the batches of a simulated average, and how well they mix."""
+    facts = [("batches", f"{found.num_batches:,} independent ones of {counted(found.batch_length, 'step')}")]
+    times, sizes = found.autocorrelation_time, found.effective_sample_size
+    if times is not None and sizes is not None and np.isfinite(times).any():
+        worth = f"as good as at least {number(float(np.nanmin(sizes)))} independent steps of an arm"
+        facts.append(("autocorrelation time", f"at most {number(float(np.nanmax(times)))} steps; {worth}"))
+    if found.forgetting_steps is not None:
+        facts.append(("forgets its start", f"after {number(found.forgetting_steps)} steps, an arm by itself"))
+    pairs = {"halves of batches": found.halves, "dispersed starts": found.starts}
+    differ = [f"{name} by {number(value, 2)}" for name, value in pairs.items() if value is not None]
+    return [*facts, *([("agreement", f"{', '.join(differ)} standard errors at most")] if differ else [])]
+
+
+@summary_of.register
 def _(plan: ScenarioPlan) -> Summary:
     found = summarise(plan.solution)
     parts = [summarise(one) for one in (plan.robust, plan.scenarios, plan.information) if one is not None]
@@ -255,7 +291,7 @@ def _(plan: ScenarioPlan) -> Summary:
     return Summary(found.title, found.aside, facts, tables, found.folded, notes=notes)
 
 
-@summarise.register
+@summary_of.register
 def _(found: ValueOfInformation) -> Summary:
     shown = found.significant[:MOST_ROWS]
     rows = [[row.type, row.state, row.action, fixed(row.value), fixed(row.stderr)] for row in shown]
@@ -265,7 +301,7 @@ def _(found: ValueOfInformation) -> Summary:
     return Summary("Value of information", facts=facts, tables=tables, notes=[found.words])
 
 
-@summarise.register
+@summary_of.register
 def _(found: CVaRResult) -> Summary:
     facts = []
     for name, trade in (("draws chosen on", found.seen), ("draws held out", found.held_out)):
@@ -278,10 +314,22 @@ def _(found: CVaRResult) -> Summary:
     return Summary(f"Robust plan for the worst {percent(found.share)} of {found.num_draws} draws", facts=facts)
 
 
+@summary_of.register
+def _(found: InformationBound) -> Summary:
+    error = f"  (estimated; standard error {found.stderr:.2g})"
+    facts = [
+        ("upper bound", fixed(found.upper_bound, 6) + error),
+        ("with 95 % confidence", f"at most {fixed(found.confidence_bound, 6)}"),
+        ("proved bound", fixed(found.relaxation_bound, 6)),
+    ]
+    played = f"{counted(found.num_paths, 'path')} of {counted(found.num_steps, 'step')}"
+    return Summary(f"Estimated bound by information relaxation, welfare {found.welfare}", played, facts)
+
+
 # -- models, indices, plans -----------------------------------------------------------------------------------------
 
 
-@summarise.register
+@summary_of.register
 def _(found: Check) -> Summary:
     heads = ["type", "arms", "states", "starts in", "actions", "served by", "service adds at most"]
     heads += ["group"] * bool(found.groups) + ["floor"] * found.problem.has_floors
@@ -305,7 +353,7 @@ def _type_facts(t: int, one: TypeFacts) -> dict[str, str]:
     }
 
 
-@summarise.register
+@summary_of.register
 def _(found: TypeIndices) -> Summary:
     problem, criterion = found.problem, found.problem.criterion
     num_steps = None if criterion.is_stationary else criterion.num_layers
@@ -341,13 +389,13 @@ def _indices_text(found: TypeIndices, t: int, indices: Floats) -> str:
     return ", ".join(f"{states[s] if states else s}: {fixed(float(indices[s]))}" for s in range(size))
 
 
-@summarise.register
+@summary_of.register
 def _(plan: Plan) -> Summary:
     title, _, rest = plan.show().partition("\n")
     return Summary(title, text=rest.strip("\n"))
 
 
-@summarise.register
+@summary_of.register
 def _(found: Decisions) -> Summary:
     used = ", ".join(f"{name} {amount(v)} of {amount(found.budget[name])}" for name, v in found.used.items())
     heads = ["arm", "type", "state", "action", "reason"]
@@ -363,10 +411,10 @@ def _(found: Decisions) -> Summary:
 # -- training --------------------------------------------------------------------------------------------------------
 
 
-@summarise.register
+@summary_of.register
 def _(training: Training) -> Summary:
     how = "exact" if training.exact else "simulated on a held-out stream"
-    counts = training.settings.get("architecture", "counts") == "counts"  # joint networks favour some arms
+    counts = training.settings.get("architecture", "counts") in ("counts", "types")  # joint networks favour some arms
     best = f"{fixed(training.score)}  ({how}; the best of {len(training.curve)} evaluations)"
     facts = [
         ("welfare" if counts else "mean", best),
@@ -378,7 +426,7 @@ def _(training: Training) -> Summary:
     return Summary("Trained policy", f"for {counted(training.problem.num_arms, 'arm')}", facts)
 
 
-@summarise.register
+@summary_of.register
 def _(found: TrainingRuns) -> Summary:
     rows = []
     for place, row in enumerate(found.rows):

@@ -95,7 +95,7 @@ class Summary:
 
 @singledispatch
 def summarise(thing: object) -> Summary:
-    """Return the summary of a result, a problem, an arm or a policy. `report.results` registers all kinds."""
+    """Return the summary by class; `report.results.summarise` first loads the module that has it."""
     raise TypeError(f"no summary of {type(thing).__name__}")
 
 

@@ -52,8 +52,8 @@ if TYPE_CHECKING:
         gini_lp,
     )
     from evenhand.solvers.occupancy import occupancy_measure, policy_of, settle, total_visits, values
+    from evenhand.solvers.pair_table import PairSampler
     from evenhand.solvers.pricing import TabularPricing, weighed
-    from evenhand.solvers.reduction import PairSampler
     from evenhand.solvers.service import best_values, reached, worth_of_service
     from evenhand.solvers.single_arm import action_values
     from evenhand.solvers.welfare_cuts import project_types

@@ -22,7 +22,6 @@ elsewhere, so nothing is ever subtracted, and shares and means keep their relati
 
 import numpy as np
 from scipy import sparse
-from scipy.sparse.csgraph import connected_components
 
 from evenhand.model.tabular import TabularMDP
 from evenhand.typing import Bools, Floats, Ints
@@ -118,7 +117,7 @@ def closure(edges: Bools) -> Bools:
 
 def label_classes(chain: sparse.csr_array) -> tuple[Ints, Ints]:
     """(state,) the communicating class of each state, and the classes that are never left."""
-    number, classes = connected_components(chain, directed=True, connection="strong")
+    number, classes = sparse.csgraph.connected_components(chain, directed=True, connection="strong")
     edges = chain.tocoo()
     # A class with an edge to another is left for good at some time.
     leaving = np.unique(classes[edges.row[classes[edges.row] != classes[edges.col]]])

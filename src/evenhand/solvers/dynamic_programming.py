@@ -152,10 +152,10 @@ def _refuse(mdp: TabularMDP, gap: float) -> NoReturn:
     raise NotApplicableError(start_matters(gap))
 
 
-def start_matters(spread: float) -> str:
+def start_matters(apart: float) -> str:
     """Words for a problem whose best long-run mean is not the same from everywhere."""
     return (
-        f"the best long-run mean depends on where the arms start (it differs by {spread:.3g} between their states), "
+        f"the best long-run mean depends on where the arms start (its bounds stay {apart:.3g} apart), "
         "and the criterion average is for problems where it does not. Use finite:T, or discounted with a discount "
         "near 1."
     )

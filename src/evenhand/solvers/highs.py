@@ -23,7 +23,7 @@ from evenhand.errors import EvenhandError, InfeasibleError, InvalidInputError, N
 from evenhand.typing import Floats
 
 if TYPE_CHECKING:
-    from highspy import Highs, HighsLp
+    from highspy import Highs, HighsBasis, HighsLp
 
 Algorithm: TypeAlias = Literal["simplex", "primal-simplex", "interior-point"]
 """Algorithm of HiGHS. The interior point ends at a vertex only if it would be imprecise otherwise."""
@@ -196,6 +196,8 @@ class RepeatedProgram:
     simplex method: a basis that was optimal stays dual feasible.
     """
 
+    _basis: "HighsBasis | None"
+
     def __init__(self, program: LinearProgram, right: Floats) -> None:
         """Find the basis.
 
@@ -211,9 +213,18 @@ class RepeatedProgram:
         _set_options(self._highs, options)
         if self._highs.passModel(_as_highs(program)).name == "kError":
             raise _error("kModelError")
+        self.start_at(right)
+
+    def start_at(self, right: Floats) -> Floats:
+        """Return the optimal variables of a right-hand side, and start from its basis from now on.
+
+        Args:
+            right: (row,) right-hand side of the first rows.
+        """
         self._basis = None
-        self.solve(right)
+        found = self.solve(right)
         self._basis = self._highs.getBasis()
+        return found
 
     def solve(self, right: Floats) -> Floats:
         """Return the optimal variables.
@@ -231,6 +242,10 @@ class RepeatedProgram:
             self._highs.setBasis(self._basis)
         self._highs.run()
         status = self._highs.getModelStatus().name
+        if status not in ("kOptimal", "kInfeasible"):  # from this basis it may lose its digits: begin anew
+            self._highs.clearSolver()
+            self._highs.run()
+            status = self._highs.getModelStatus().name
         if status != "kOptimal":
             raise _error(status)
         return np.array(self._highs.getSolution().col_value)

@@ -22,7 +22,7 @@ from evenhand.model.coupled import CoupledMDP
 from evenhand.model.explanations import DecisionStep
 from evenhand.model.stateful_policy import on_batches
 from evenhand.model.tabular import TabularMDP
-from evenhand.solvers.reduction import MOST_PAIRS, PairTable
+from evenhand.solvers.pair_table import MOST_PAIRS, PairTable
 from evenhand.typing import Floats, Indices, Ints
 
 

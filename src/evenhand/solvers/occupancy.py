@@ -25,10 +25,10 @@ from collections.abc import Callable
 
 import numpy as np
 from scipy import sparse
-from scipy.sparse import linalg
 
 from evenhand.checks import check_memory, check_shape
 from evenhand.errors import InvalidInputError, NotConvergedError
+from evenhand.model.criterion import Criterion
 from evenhand.model.tabular import TabularMDP
 from evenhand.solvers.closed_classes import Elimination, label_classes
 from evenhand.typing import Floats, Ints
@@ -76,9 +76,7 @@ def occupancy_measure(mdp: TabularMDP, probabilities: Floats, dense_up_to: int =
     # (state, outcome) the chance of each outcome: pairs that lead to the same outcome add up.
     choose = sparse.csr_array((probabilities, mdp.outcomes, mdp.offsets), shape=(mdp.num_states, mdp.kernel.shape[0]))
     criterion, initial = mdp.criterion, mdp.initial
-    # Where the total is large, so is what a residual does to values.
-    direct = CLASSES_UP_TO if not criterion.contracts or criterion.total > LARGE_TOTAL else dense_up_to
-    if mdp.num_states <= direct:
+    if mdp.num_states <= _direct_up_to(criterion, dense_up_to):
         # Only rows of outcomes that the policy takes are written out.
         used = np.unique(choose.indices)
         chain = (choose[:, used] @ mdp.kernel[used]).toarray()
@@ -96,6 +94,27 @@ def occupancy_measure(mdp: TabularMDP, probabilities: Floats, dense_up_to: int =
         else:
             visits = settle(push, initial)
     return np.asarray(np.repeat(visits, np.diff(mdp.offsets)) * probabilities)
+
+
+def _direct_up_to(criterion: Criterion, dense_up_to: int) -> int:
+    """Return the number of states up to which visits are found directly."""
+    # Where the total is large, so is what a residual does to values.
+    return CLASSES_UP_TO if not criterion.contracts or criterion.total > LARGE_TOTAL else dense_up_to
+
+
+def visiting_work(criterion: Criterion, num_states: float, push: float) -> float:
+    """Return the operations that visits take, about: of an average at the most, since slow chains take all of them.
+
+    Args:
+        criterion: the criterion.
+        num_states: number of states of the chain.
+        push: operations that a step of its distribution takes.
+    """
+    if not criterion.is_stationary:
+        return criterion.num_layers * push
+    if num_states <= _direct_up_to(criterion, DENSE_UP_TO):
+        return 0.01 * num_states**3  # products of matrices
+    return push * (100 if criterion.contracts else MOST_CORRECTIONS * 5 * 40)  # restarts and steps of GMRES
 
 
 def check_policy_table(mdp: TabularMDP, probabilities: Floats) -> None:
@@ -131,8 +150,8 @@ def discounted_visits(push: Callable[[Floats], Floats], initial: Floats, total: 
         start: (state,) a first guess.
     """
     size = len(initial)
-    operator = linalg.LinearOperator((size, size), matvec=lambda q: q - push(q), dtype=np.float64)
-    q, _ = linalg.bicgstab(operator, initial, x0=start, rtol=1e-13, atol=0.0, maxiter=300)
+    operator = sparse.linalg.LinearOperator((size, size), matvec=lambda q: q - push(q), dtype=np.float64)
+    q, _ = sparse.linalg.bicgstab(operator, initial, x0=start, rtol=1e-13, atol=0.0, maxiter=300)
     # BiCGSTAB can break down.
     if not np.isfinite(q).all():
         q = initial * total
@@ -152,13 +171,13 @@ def settle(push: Callable[[Floats], Floats], initial: Floats) -> Floats:
         NotConvergedError: the chain moves too slowly; says how much of its time is still uncertain.
     """
     size = len(initial)
-    operator = linalg.LinearOperator(
+    operator = sparse.linalg.LinearOperator(
         (size, size), matvec=lambda distribution: distribution - push(distribution), dtype=np.float64
     )
     distribution, slowness = initial, 1.0
     for _ in range(MOST_CORRECTIONS):
         moved = push(distribution) - distribution
-        correction, unsolved = linalg.gmres(operator, moved, rtol=1e-3, atol=0.0, restart=40, maxiter=5)
+        correction, unsolved = sparse.linalg.gmres(operator, moved, rtol=1e-3, atol=0.0, restart=40, maxiter=5)
         distribution = distribution + correction
         off, step = float(np.abs(correction).sum()), float(np.abs(moved).sum())
         # What a step moves says how far there is to go by the chain's slowness, and so does a rounding of it.

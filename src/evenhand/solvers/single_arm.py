@@ -225,8 +225,9 @@ def _iterate(
 ) -> tuple[Ints, Floats, Floats]:
     """Policy iteration: (row, state) policies and their values, and (row,) what any others have more at the most."""
     factor, total = criterion.factor, criterion.total
-    # Advantages of the size of the last digits of a value would make policies go round.
-    rounding = 1e-14 * np.abs(gains).max(axis=(1, 2), initial=0.0) * total
+    # Advantages of the size of the last digits of a value would make policies go round. Forbidden actions do not count:
+    # their use, and so their loss, may be huge.
+    rounding = 1e-14 * np.abs(gains).max(axis=(1, 2), initial=0.0, where=allowed) * total
     eye = np.eye(policy.shape[1])
     for _ in range(MOST_SWEEPS):
         # V = (I - gamma P)^-1 gain of the present policy.
@@ -259,7 +260,7 @@ def _best_average(moves: Floats, allowed: Bools, gains: Floats, policy: Ints) ->
         best = advantages.max(axis=-1)
         # tau, and R with it, may be large where the arm seldom returns to c, and their rounding with them.
         longest = np.where(real, totals[..., 1], 1.0).max(axis=1)
-        better = best > (ROUNDING * longest * np.abs(gains).max(axis=(1, 2)))[:, None]
+        better = best > (ROUNDING * longest * np.abs(gains).max(axis=(1, 2), initial=0.0, where=allowed))[:, None]
         if not better.any():
             break
         policy = np.where(better, advantages.argmax(axis=-1), policy)

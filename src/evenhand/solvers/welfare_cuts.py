@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-from scipy.optimize import isotonic_regression
+import scipy
 
 from evenhand.errors import InvalidInputError, OutOfDomainError
 from evenhand.model.welfare import PowerMean, RankWeighted, Welfare
@@ -276,7 +276,9 @@ def project_types(point: Floats, counts: Ints, welfare: RankWeighted) -> Floats:
     last = np.cumsum(counts[order])
     first = last - counts[order]
     mean = welfare.rank_mass(first, last, int(last[-1])) / counts[order]
-    fit = isotonic_regression(point[order] - mean, weights=counts[order], increasing=False)
+    excess = point[order] - mean
+    if np.any(np.diff(excess) >= 0):
+        excess = scipy.optimize.isotonic_regression(excess, weights=counts[order], increasing=False).x
     member = np.empty_like(point)
-    member[order] = np.maximum(point[order] - fit.x, 0.0)
+    member[order] = np.maximum(point[order] - excess, 0.0)
     return member

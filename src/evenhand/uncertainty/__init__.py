@@ -2,6 +2,14 @@
 
 `draw_scenarios` draws `Scenarios` from the posterior; `compare_scenarios` evaluates policies over them
 (`ScenarioComparison`); `plan_scenarios` adds the value of information and the plan with the best CVaR (`ScenarioPlan`).
+
+Example:
+    >>> import evenhand as eh
+    >>> log = {"van": list("aaaabbbb"), "week": [1, 2, 3, 4] * 2, "state": list("ggbbgbgb"), "done": list("00010010")}
+    >>> terms = {"budget": [1], "discount": 0.9, "rewards": {"g": 1, "b": 0}, "unseen": "forbid"}
+    >>> fitted = eh.fit(log, arm="van", time="week", state="state", action="done", model=terms)
+    >>> eh.uncertainty.draw_scenarios(fitted.problem, fitted, num_draws=20)
+    Scenarios(20 of CoupledMDP(2 arms, identical, 1 resource, discount 0.9))
 """
 
 from typing import TYPE_CHECKING

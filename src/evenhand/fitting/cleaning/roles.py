@@ -73,8 +73,9 @@ def propose_table(raw: RawTable, given: Mapping[str, str], is_only: bool, journa
     if pairs := [f"{role} = {column!r}" for role, column in columns.items() if role in guessed]:
         journal.noted("columns", f"columns of {raw.name} were taken by their names: {', '.join(pairs)}")
     needed = ("arm", "time", "to" if "to" in columns else "state") if is_only else ("arm",)
-    listed = f"no column found; the columns are {', '.join(raw.frame.columns)}"
-    if faults := [Fault(role, listed) for role in needed if role not in columns]:
+    listed = ", ".join(raw.frame.columns)
+    missing = [role for role in needed if role not in columns]
+    if faults := [Fault(role, f"no column found; name it with --{role}, one of {listed}") for role in missing]:
         raise TableError(faults, raw.name)
     decimal_comma = any(_has_decimal_comma(column) for column in raw.frame)
     forms: tuple[str, ...] = ()

@@ -24,7 +24,7 @@ value of each gamma integral, a^a e^-a sqrt(2π / a), replaced by Γ(a):
 from typing import TypeAlias
 
 import numpy as np
-from scipy.optimize import minimize
+import scipy
 from scipy.special import gammainccinv, gammaincinv, gammaln, log_ndtr, ndtr
 
 from evenhand.errors import NotConvergedError
@@ -202,7 +202,9 @@ def posterior_mode(model: RateModel, start: Floats | None = None, precision: flo
             fixed = model.is_effect | (total <= 0)
             point = np.clip(np.where(fixed, point, (jumps + model.shapes) / np.where(fixed, 1.0, total)), low, high)
         bounds = list(zip(least, most, strict=True))
-        found = minimize(objective, np.log(point).ravel(), jac=True, method="L-BFGS-B", bounds=bounds, options=options)
+        found = scipy.optimize.minimize(
+            objective, np.log(point).ravel(), jac=True, method="L-BFGS-B", bounds=bounds, options=options
+        )
         point = np.asarray(np.exp(found.x).reshape(point.shape))
         # At a bound, a gradient that points outwards does not count as a residual.
         at_bound = (found.x <= least + 1e-9) & (found.jac > 0) | (found.x >= most - 1e-9) & (found.jac < 0)

@@ -149,11 +149,11 @@ class Diagnostics(Shown):
         if self.num_tests > 1:
             said = f"the p-values of {self.num_tests} tests of choices are adjusted for each other (Holm)"
             topics.append(("tests", said))
-        return (*topics, *(("not asked", f"{topic}: {why}") for topic, why in self.left_out.items()))
+        return (*topics, *(("not examined", f"{topic}: {why}") for topic, why in self.left_out.items()))
 
     def __repr__(self) -> str:
-        asked = len({topic for topic, _ in self.words} - {"tests", "not asked"})
-        left = f", {counted(len(self.left_out), 'question')} not asked" if self.left_out else ""
+        asked = len({topic for topic, _ in self.words} - {"tests", "not examined"})
+        left = f", {counted(len(self.left_out), 'question')} not examined" if self.left_out else ""
         return f"Diagnostics({counted(asked, 'topic')}, {counted(self.num_tests, 'test')}{left})"
 
     def to_dict(self) -> dict[str, Any]:

@@ -47,10 +47,10 @@ def probability_texts(mean: float, lower: float, upper: float) -> tuple[str, str
 
 
 def with_error(mean: float, error: float) -> str:
-    """`+0.030 nats a step ± 0.010`."""
+    """`+0.030 nats per step ± 0.010`."""
     decimals = decimals_for(error) if error > 0 else 4
     known = f"{error:.{decimals}f}" if error >= 0.00005 else "less than 0.0001"
-    return f"{signed(mean, decimals)} nats a step ± {known}"
+    return f"{signed(mean, decimals)} nats per step ± {known}"
 
 
 def chance(p_value: float) -> str:

@@ -323,4 +323,4 @@ def _odds(test: HomogeneityTest) -> str:
     """`p = 0.03, 0.002 nats a step`; a p-value that is only a guide is said to be one."""
     rough = ", roughly: counts are small" if test.is_rough else ""
     decimals = max(3, decimals_for(abs(test.gain)))
-    return f"{chance(test.adjusted)}{rough}, {signed(test.gain, decimals)} nats a step"
+    return f"{chance(test.adjusted)}{rough}, {signed(test.gain, decimals)} nats per step"

@@ -92,7 +92,7 @@ def read_member(
                 stream.seek(0)
                 return np.asarray(np.lib.format.read_array(stream, allow_pickle=False))
     except OSError:
-        message = "is damaged: it is not where the archive says it is"
+        message = "is damaged: it is not at its place in the archive"
     except Exception as error:  # noqa: BLE001  # zipfile and NumPy raise errors of many kinds
         message = f"is damaged: {error}"
     faults.add(key, message)

@@ -20,7 +20,14 @@ ROUNDING = 1e-12
 
 @runtime_checkable
 class Welfare(Protocol):
-    """A concave, monotone, symmetric summary of the values of all arms."""
+    """A concave, monotone, symmetric summary of the values of all arms.
+
+    Example:
+        >>> import evenhand as eh
+        >>> worst = eh.Maximin()
+        >>> isinstance(worst, eh.Welfare), float(worst([3.0, 1.0]))
+        (True, 1.0)
+    """
 
     @property
     def name(self) -> str:

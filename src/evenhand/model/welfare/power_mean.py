@@ -63,7 +63,7 @@ class AlphaFair(PowerMean):
     def meaning(self, who: str) -> str:
         """Sentence for reports."""
         alpha = f"the larger alpha (here {self.alpha:,.6g}), the more so"
-        return f"It is a mean in which small values weigh more; {alpha}."
+        return f"It is a mean in which small values count more; {alpha}."
 
     @property
     def aversion(self) -> float:

@@ -1,4 +1,4 @@
-"""Check by sampling that a welfare is concave with supergradients, monotone and symmetric."""
+"""Check by sampling that a welfare is concave with supergradients, monotone, symmetric and consistent."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -9,6 +9,8 @@ import numpy as np
 from evenhand.checks import as_generator
 from evenhand.errors import InvalidInputError, NotApplicableError, OutOfDomainError
 from evenhand.model.welfare.base import Welfare
+from evenhand.model.welfare.power_mean import AlphaFair, PowerMean, is_lexicographic
+from evenhand.model.welfare.rank_weighted import RankWeighted
 from evenhand.typing import ArrayLike, Floats, Ints, Rng
 
 MOST_APART = 10_000
@@ -25,7 +27,7 @@ class Witness(NamedTuple):
     """Two points that refute a property of a welfare."""
 
     fact: str
-    """`concave`, `bounded by its supergradients`, `monotone` or `symmetric`."""
+    """`consistent`, `concave`, `bounded by its supergradients`, `monotone` or `symmetric`."""
 
     first: Floats
     """(member,) values; with counts, (type,)."""
@@ -49,6 +51,11 @@ class WelfareCheck:
 
     num_points: int
     """Number of sampled vectors of the domain."""
+
+    @property
+    def consistent(self) -> bool:
+        """True if values with counts have the welfare of all members one by one, and a subclass that of its class."""
+        return self._holds("consistent")
 
     @property
     def concave(self) -> bool:
@@ -90,8 +97,9 @@ def check_welfare(
     high: ArrayLike = 1.0,
     rng: Rng = 0,
     counts: ArrayLike | None = None,
+    points: ArrayLike | None = None,
 ) -> WelfareCheck:
-    """Check by sampling that a welfare is concave, with supergradients, monotone and symmetric.
+    """Check by sampling that a welfare is concave, with supergradients, monotone, symmetric and consistent.
 
     `solve` and every function that reports a bound check a user-defined welfare over the attainable values.
 
@@ -102,6 +110,11 @@ def check_welfare(
         high: largest value, likewise.
         rng: seed or generator of the points.
         counts: (type,) number of members that share each value; they sum to `num_members`.
+        points: (point, member) further vectors to check at, such as the values of a solution; with counts
+            (point, type).
+
+    Raises:
+        OutOfDomainError: fewer than two vectors are in the domain of the welfare.
 
     Example:
         >>> import evenhand as eh
@@ -123,19 +136,29 @@ def check_welfare(
         counts = np.diff(np.linspace(0, num_members, 101).astype(np.int64))
     size = num_members if counts is None else len(np.asarray(counts))
     ends = np.array([np.broadcast_to(np.asarray(end, dtype=np.float64), size) for end in (low, high)])
-    points = _Points(welfare, None if counts is None else np.asarray(counts), ends, as_generator(rng))
-    found = [points.not_concave(), points.not_bounded(), points.not_monotone(), points.not_symmetric()]
-    return WelfareCheck(welfare.name, tuple(witness for witness in found if witness), len(points.tried))
+    more = np.zeros((0, size)) if points is None else np.asarray(points, dtype=np.float64).reshape(-1, size)
+    tried = _Points(welfare, None if counts is None else np.asarray(counts), ends, as_generator(rng), more)
+    # The most important first: what is not even consistent has no bound to speak of.
+    found = [tried.not_consistent(), tried.not_concave(), tried.not_bounded()]
+    found += [tried.not_monotone(), tried.not_symmetric()]
+    return WelfareCheck(welfare.name, tuple(witness for witness in found if witness), len(tried.tried))
 
 
 class _Points:
     """Sampled vectors of the domain within a box, and the welfare at them."""
 
-    def __init__(self, welfare: Welfare, counts: Ints | None, ends: Floats, rng: np.random.Generator) -> None:
+    def __init__(
+        self, welfare: Welfare, counts: Ints | None, ends: Floats, rng: np.random.Generator, more: Floats
+    ) -> None:
         self.welfare, self.counts, self.ends, self.rng = welfare, counts, ends, rng
         number = int(np.clip(1e6 / ends.shape[1], 4, 16))  # of each kind
-        tried = [(x, value) for x in self._some(number) if (value := self.at(x)) is not None]
+        tried = [(x, value) for x in [*self._some(number), *more] if (value := self.at(x)) is not None]
         self.tried, self.values = [x for x, _ in tried], [value for _, value in tried]
+        if len(tried) < 2:
+            box = f"between {_shown(ends[0])} and {_shown(ends[1])}"
+            raise OutOfDomainError(
+                f"welfare {welfare.name} is not defined at values {box}, so that it cannot be checked"
+            )
 
     def _some(self, number: int) -> list[Floats]:
         low, high = self.ends
@@ -158,6 +181,33 @@ class _Points:
         if np.isnan(value):
             raise InvalidInputError(f"welfare {self.welfare.name}: expected a number at {_shown(point)}, got nan")
         return value if np.isfinite(value) else None
+
+    def not_consistent(self) -> Witness | None:
+        """A point whose welfare is another one member by member, or by the formula of the class."""
+        for x, value in zip(self.tried, self.values, strict=True):
+            for other, how in (
+                (self._one_by_one(x), "with every member by itself"),
+                (self._by_class(x), "by its class"),
+            ):
+                if other is not None and abs(other - value) > EXCESS * (abs(other) + abs(value)):
+                    return Witness("consistent", x, x, f"at {_shown(x)} it is {value:.6g}, and {other:.6g} {how}")
+        return None
+
+    def _one_by_one(self, x: Floats) -> float | None:
+        """Welfare of all members, if `x` is of types."""
+        if self.counts is None or self.counts.sum() > 100 * MOST_APART:
+            return None
+        return float(np.asarray(self.welfare(np.repeat(x, self.counts))))
+
+    def _by_class(self, x: Floats) -> float | None:
+        """Welfare by the formula on which solvers rely for this class; None if it is of no such class."""
+        if is_lexicographic(self.welfare):
+            return float(x.min())
+        if isinstance(self.welfare, RankWeighted):
+            return float(np.asarray(RankWeighted.__call__(self.welfare, x, self.counts)))
+        if isinstance(self.welfare, PowerMean):
+            return float(np.asarray(AlphaFair(self.welfare.aversion)(x, self.counts)))
+        return None
 
     def _pairs(self) -> Iterator[tuple[int, int]]:
         number = len(self.tried)

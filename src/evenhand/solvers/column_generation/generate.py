@@ -177,7 +177,7 @@ class _Search:
             raise NotConvergedError("rounding errors are too large to decide whether the floors are feasible")
         most = self._raise(rows, np.full(number, -np.inf), np.zeros(number)).level
         raise InfeasibleError(
-            "the floors ask for more than the budget allows: the largest floor that all arms with a floor can have "
+            "the floors need more than the budget allows: the largest floor that all arms with a floor can have "
             f"together is {np.floor(max(most, 0.0) * 1e6 + 0.01) / 1e6:.6g}"
         )
 

@@ -105,7 +105,9 @@ def improve(
             levels = [raised.level for raised, held in stages for _ in range(int(held.sum()))]
         stalled = 0 if _gains(levels, before, least_gain(shares, support)) else stalled + 1
         before = levels if stalled == 0 else before
-        closed = np.isfinite(upper_bound) and upper_bound - value <= tolerance * max(abs(upper_bound), 1e-12)
+        # By chance the best of many estimates is above the bound before any plan is near it.
+        least_value = value - 2 * error(shares, support.weights[: len(counts)])
+        closed = np.isfinite(upper_bound) and upper_bound - least_value <= tolerance * max(abs(upper_bound), 1e-12)
         has_time = go_on(Round(number, value, upper_bound))
         ended = stalled >= PATIENCE + num_turns or number >= most_rounds or not has_time
         if ended or (closed and not lexicographic):

@@ -14,12 +14,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import sparse
 
 from evenhand.errors import InvalidInputError, NotConvergedError, OutOfDomainError
 from evenhand.model.welfare import PowerMean, RankWeighted, Welfare, is_lexicographic, is_mean
 from evenhand.parallel import Blocks
 from evenhand.solvers.fluid.blocks import NUM_LEVELS, Block, LevelGrid, Mixture, Response, Rule
+from evenhand.solvers.fluid.price_cuts import Cut, PriceCuts, mixture_of
 from evenhand.solvers.fluid.price_response import (
     AtWeight,
     SettledLevels,
@@ -31,7 +31,6 @@ from evenhand.solvers.fluid.price_response import (
     unit_prices,
 )
 from evenhand.solvers.fluid.programs import Proof, Rounds, not_closed, relative_gap
-from evenhand.solvers.highs import LinearProgram, solve_program
 from evenhand.typing import Floats, Ints
 
 MOST_ROUNDS = 400
@@ -45,29 +44,6 @@ MOST_CAP = 1e8
 
 
 # -- parts of a search ------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, eq=False)
-class Cut:
-    """Best response to some prices."""
-
-    prices: Floats
-    """(resource,) the prices."""
-
-    total: Floats
-    """(resource,) use of all arms."""
-
-    utility: float
-    """F of their values; minus infinity outside the domain."""
-
-    welfare: float
-    """W of their values."""
-
-    rate: float
-    """The derivative dW/dF there."""
-
-    rule: Rule
-    """The response, on the frontiers of its prices."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -243,13 +219,13 @@ class PriceSearch:
         most, allowance = float(cuts[costliest].total[0]), float(self.allowance[0])
         shares = shares.copy()
         for _ in range(3 if self.single and len(active) > 1 else 0):
-            spent = float(self.total(_mixture(cuts, shares))[0])
+            spent = float(self.total(mixture_of(cuts, shares))[0])
             if most <= spent or spent >= allowance:
                 break
             step = min(1.0, (allowance - spent) / (most - spent))
             shares *= 1 - step
             shares[costliest] += step
-        return _mixture(cuts, shares)
+        return mixture_of(cuts, shares)
 
     def lower(self, cuts: Sequence[Cut], shares: Floats) -> float:
         """Return the welfare of a mixture of cuts."""
@@ -312,19 +288,23 @@ class PriceSearch:
 
     # -- by cuts ------------------------------------------------------------------------------------------------------
 
-    def by_cuts(self) -> DualSolution:
-        """Cutting planes in the space of prices."""
+    def by_cuts(self, patience: int = 12) -> DualSolution:
+        """Cutting planes in the space of prices.
+
+        Args:
+            patience: proofs that gain nothing before the search gives up.
+        """
         # Phase 1: the two ends. If the largest values fit, nothing is scarce and there is nothing to search.
         free, full = self.ends()
         if (full.total <= self.allowance).all():
-            return self.closed(self.finish(_mixture([full], np.ones(1)), self.prove(full)))
+            return self.closed(self.finish(mixture_of([full], np.ones(1)), self.prove(full)))
         cuts = PriceCuts(self.allowance, [full])
         # The values that cost nothing may be outside the domain: then there is no cut.
         if np.isfinite(free.utility):
             cuts.add(free)
         # Half of the tolerance is left for the loss by certification.
         best, best_bound, target = full, self.dual(full), self.tolerance / 2
-        smoothing, gap, proven = SMOOTHING, np.inf, np.inf
+        smoothing, gap, proven, idle = SMOOTHING, np.inf, np.inf, 0
         # Phase 2: prices from the master and responses to them, until lower and upper bound meet.
         while self.rounds < self.most_rounds:
             shares, prices, missing = cuts.master()
@@ -339,8 +319,9 @@ class PriceSearch:
                 if found.gap <= self.tolerance:
                     return found
                 # Certification lost more than half of the tolerance: the cuts must be closer.
+                idle = idle + 1 if found.gap > 0.99 * proven else 0
                 proven, target = min(proven, found.gap), target / 4
-                if self.single and any(prices[0] == cut.prices[0] for cut in cuts.cuts):
+                if idle > patience or (self.single and any(prices[0] == cut.prices[0] for cut in cuts.cuts)):
                     break  # the response to these prices is known, and no others will follow
             # With several resources the master's own prices swing from end to end.
             if not missing and not self.single:
@@ -369,7 +350,7 @@ class PriceSearch:
         allowance = float(self.allowance[0])
         _, full = self.ends()
         if full.total[0] <= allowance:
-            return self.closed(self.finish(_mixture([full], np.ones(1)), self.prove(full)))
+            return self.closed(self.finish(mixture_of([full], np.ones(1)), self.prove(full)))
         self.check_domain()
         # Invariant of the last loop: too much is used at `low`, and not too much at `high`.
         low, high = -1.0, 1.0  # of the logarithm, around a price of the right size
@@ -384,7 +365,7 @@ class PriceSearch:
             gap = self.gap(cut.welfare, self.dual(cut))
             self.report(gap)
             if gap <= self.tolerance / 2 or high - low <= 1e-15 * abs(high):
-                return self.closed(self.finish(_mixture([cut], np.ones(1)), self.prove(cut)))
+                return self.closed(self.finish(mixture_of([cut], np.ones(1)), self.prove(cut)))
             for _ in range(4):
                 half = (low + high) / 2
                 over = self.spent(middle + half) > allowance
@@ -398,10 +379,6 @@ class PriceSearch:
         self.rounds += 1
         prices = np.exp([log_price])
         return float(self.total(((1.0, Rule(prices, self.response(prices))),))[0])
-
-
-def _mixture(cuts: Sequence[Cut], shares: Floats) -> Mixture:
-    return tuple((float(share), cut.rule) for cut, share in zip(cuts, shares, strict=True) if share > 0)
 
 
 # -- a search for each welfare ----------------------------------------------------------------------------------------
@@ -540,65 +517,3 @@ class LeximinSearch(PriceSearch):
     def _fits(self, level: float) -> bool:
         self.rounds += 1
         return bool(self.total(self.end(level))[0] <= self.allowance[0])
-
-
-# -- the master program -----------------------------------------------------------------------------------------------
-
-
-class PriceCuts:
-    """Responses so far, and the master program over them."""
-
-    def __init__(self, allowance: Floats, cuts: list[Cut]) -> None:
-        """Begin with some cuts.
-
-        Args:
-            allowance: (resource,) the budget of all steps.
-            cuts: first responses.
-        """
-        self.allowance = allowance
-        self.cuts = cuts
-        self.idle = [0] * len(cuts)
-        self.most = 20 + 15 * len(allowance)
-        self.cap = 1.0
-
-    def add(self, cut: Cut) -> None:
-        """Add a cut; of too many, drop the one without a share for longest."""
-        if len(self.cuts) >= self.most:
-            oldest = int(np.argmax(self.idle))
-            del self.cuts[oldest], self.idle[oldest]
-        self.cuts.append(cut)
-        self.idle.append(0)
-
-    def master(self) -> tuple[Floats, Floats, bool]:
-        """Return the best shares of the cuts, the prices, and whether no mixture is within the allowance yet."""
-        utilities = np.array([cut.utility for cut in self.cuts])
-        # Utilities count from the largest, in units of their spread, so that the cap means the same for all problems.
-        spread = float(np.ptp(utilities)) or max(1.0, float(abs(utilities[0])))
-        scale = np.where(self.allowance > 0, self.allowance, 1.0)
-        rows, columns = len(scale), len(self.cuts)
-        matrix = np.zeros((rows + 1, columns + rows))
-        matrix[:rows, :columns] = np.column_stack([cut.total for cut in self.cuts]) / scale[:, None]
-        # A column per resource for shortage, at the price `cap`: by duality no price is above it.
-        matrix[:rows, columns:] = -np.eye(rows)
-        matrix[rows, :columns] = 1.0
-        # If a cut fits alone there is no shortage, and prices have no cap.
-        feasible = (matrix[:rows, :columns] <= 1).all(axis=0).any()
-        optimum = solve_program(
-            LinearProgram(
-                gains=np.concatenate([(utilities - utilities.max()) / spread, np.full(rows, -self.cap)]),
-                matrix=sparse.csc_array(matrix),
-                row_lower=np.append(np.full(rows, -np.inf), 1.0),
-                row_upper=np.ones(rows + 1),
-                upper=np.concatenate([np.ones(columns), np.full(rows, 0.0 if feasible else np.inf)]),
-            )
-        )
-        shares = np.maximum(optimum.primal[:columns], 0.0)
-        # Shares that small are rounding errors of the solver.
-        shares[shares < 1e-12] = 0.0
-        shares /= shares.sum()
-        self.idle = [0 if share > 0 else age + 1 for share, age in zip(shares, self.idle, strict=True)]
-        missing = bool((optimum.primal[columns:] > 1e-7).any())
-        # The cap was too low to remove shortage: raise it.
-        if missing:
-            self.cap *= 4.0
-        return shares, np.maximum(optimum.duals[:rows], 0.0) * spread / scale, missing

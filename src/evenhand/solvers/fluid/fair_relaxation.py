@@ -27,9 +27,10 @@ F(v^i) + lambda.(B - U^i) <= D; the *master* program finds the prices at which t
 
     max { sum_i theta_i F(v^i) : sum_i theta_i U^i <= B, theta in the simplex }    (its dual, with multipliers lambda)
 
-and theta mixes the responses into a feasible solution, whose welfare is the lower bound. The upper bound is certified:
-W(v) <= g.v for the weights g of the response, so sum_n max_q (g_n V - lambda.U) + lambda.B is at least the optimum, and
-each maximum is bounded by Bellman's inequality (`frontiers`). For one resource frontiers are traced once, and with
+and theta mixes the responses into a feasible solution, whose welfare is the lower bound. The upper bound is certified
+by weak duality: W(v) <= g.v + c for the weights g of the response, with c = 0 for rank weights and power means, so
+sum_n max_q (g_n V - lambda.U) + lambda.B + c is at least the optimum, and each maximum is bounded by Bellman's
+inequality (`frontiers`). For one resource frontiers are traced once, and with
 power means the price is bisected: the use is continuous in it.
 
 Leximin with one resource: all members are raised to one level, as far as each can be, until the budget is spent.
@@ -187,7 +188,7 @@ def solve_opening(
     plain = model_of(problem)
     objective = as_welfare(welfare, plain.num_members)
     # `solve_weighted` keeps no floors: with floors only the welfare itself will do.
-    weights = _homogeneous_weights(plain, objective, relaxed) if plain.floors is None else None
+    weights = homogeneous_weights(plain, objective, relaxed) if plain.floors is None else None
     if not problem.criterion.contracts:
         wider = replace(sizes, columns_by_step=sizes.columns_of_weighted_steps)
         if weights is None or not fluid_programs.fits_by_step(plain, Utilitarian(), wider):
@@ -207,7 +208,7 @@ def solve_opening(
     return None
 
 
-def _homogeneous_weights(model: FluidModel, welfare: Welfare, relaxed: FluidSolution) -> Floats | None:
+def homogeneous_weights(model: FluidModel, welfare: Welfare, relaxed: FluidSolution) -> Floats | None:
     """(type,) weights g of single arms such that W(v) <= g.v for all v, near the relaxation's optimum; None if unknown.
 
     Rank-weighted welfare is the least of such sums, and the relaxation's proof is by one of them. A power mean is

@@ -1,4 +1,4 @@
-"""Tables of probabilities over the pairs of a space: draws, and arrays for files."""
+"""Policies by a table of probabilities over the pairs of a space (`counts.reduction`, `joint`): draws and files."""
 
 from typing import Any, ClassVar, Self
 
