@@ -8,7 +8,7 @@ STAMP := $(VENV)/.installed
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-slow test-portable check bench bench-cluster bench-rl reproduce clean
+.PHONY: help demo docs test test-light test-slow test-portable check bench bench-literature bench-cluster bench-rl reproduce release-check lock clean
 
 help:  ## list what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -26,11 +26,17 @@ $(STAMP)-rl: $(STAMP)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[rl]'
 	@touch $@
 
+$(STAMP)-docs: $(STAMP)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[docs]'
+	@touch $@
+
 # A database, a browser, a proxy and a clock to set back for the tests, where this is Debian or Ubuntu and we may install; elsewhere the tests say what is missing.
+SYSTEM := postgresql chromium nginx-light openssl faketime
 $(STAMP)-system:
 	@mkdir -p $(VENV)
-	@if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && ! { ls /usr/lib/postgresql/*/bin/initdb && command -v chromium && command -v nginx && command -v faketime; } >/dev/null 2>&1; then \
-		apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq postgresql chromium nginx-light openssl faketime >/dev/null; fi
+	@if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && ! { ls /usr/lib/postgresql/*/bin/initdb && command -v chromium && command -v nginx && command -v openssl && command -v faketime; } >/dev/null 2>&1; then \
+		echo "As root, this installs Debian packages that the tests use: $(SYSTEM). make test-light needs none of them."; \
+		apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq $(SYSTEM) >/dev/null; fi
 	@touch $@
 
 demo: $(STAMP)  ## solve the paper's problem, compare every policy, leave demo/report.html
@@ -46,8 +52,11 @@ demo: $(STAMP)  ## solve the paper's problem, compare every policy, leave demo/r
 reproduce: $(STAMP)-rl  ## every table and figure of the paper beside our numbers, in reproduction/report.html
 	$(BIN)/python -m paper all --out reproduction
 
-test: $(STAMP)-dev $(STAMP)-system  ## run the test suite
+test: $(STAMP)-system $(STAMP)-dev  ## run the test suite
 	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadgroup
+
+test-light: $(STAMP)-dev  ## run the tests that need no package of the system; others are skipped
+	EVENHAND_TEST_LIGHT=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadgroup -rs
 
 test-slow: $(STAMP)-dev $(STAMP)-system  ## run the long tests, and every property on all its examples
 	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadgroup -m 'slow or hypothesis' --hypothesis-profile=slow
@@ -55,14 +64,22 @@ test-slow: $(STAMP)-dev $(STAMP)-system  ## run the long tests, and every proper
 test-portable: $(STAMP)-dev $(STAMP)-system  ## run the numerically sensitive tests as on other processors and thread counts
 	$(BIN)/python tests/portable.py
 
-check: $(STAMP)-dev  ## format, lint, types, import layers
+check: $(STAMP)-dev  ## format, lint, types, import layers, language
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/python tests/language.py
+
+docs: $(STAMP)-docs  ## build the documentation site in docs/_build/html
+	$(BIN)/python -m sphinx -q -W -n -b html docs docs/_build/html
+	@echo "The site is docs/_build/html/index.html."
 
 bench: $(STAMP)-dev  ## side-by-side benchmarks
 	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m benchmarks
+
+bench-literature: $(STAMP)-dev  ## policies on the instances of the literature, beside published results; resumable
+	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m benchmarks.literature
 
 bench-cluster: $(STAMP)-dev  ## the fair relaxation by blocks: processes, Ray, kills, growth to 10^7 arms
 	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m benchmarks.cluster
@@ -70,5 +87,16 @@ bench-cluster: $(STAMP)-dev  ## the fair relaxation by blocks: processes, Ray, k
 bench-rl: $(STAMP)-dev  ## how well and how fast deep reinforcement learning does
 	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m benchmarks rl
 
+release-check:  ## build wheel and sdist, and try them in new environments on every Python there is
+	$(PYTHON) tests/release.py
+
+lock:  ## pin what the service installs, with hashes, in requirements/service.txt
+	$(PYTHON) -m venv $(VENV)-lock
+	$(VENV)-lock/bin/python -m pip install --quiet --disable-pip-version-check uv
+	@mkdir -p requirements
+	$(VENV)-lock/bin/uv pip compile pyproject.toml --extra service --constraint constraints.txt --universal --generate-hashes \
+		--no-emit-index-url --no-emit-find-links --no-annotate --no-header --quiet -o requirements/service.txt
+	rm -rf $(VENV)-lock
+
 clean:  ## remove what was made
-	rm -rf $(VENV) demo build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) demo build dist docs/_build docs/_api .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -3,7 +3,9 @@
 python docs/make_images.py writes docs/images. A test draws them again and compares the words in them.
 """
 
+import re
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -36,7 +38,11 @@ def draw_all(folder: Path) -> list[Path]:
     }
     folder.mkdir(parents=True, exist_ok=True)
     with mpl.rc_context(settings):
-        return [draw_comparison(folder / "comparison.svg")]
+        return [
+            draw_comparison(folder / "comparison.svg"),
+            draw_packages(folder / "packages.svg"),
+            draw_study(folder / "study.svg"),
+        ]
 
 
 def draw_comparison(file: Path) -> Path:
@@ -72,6 +78,61 @@ def draw_comparison(file: Path) -> Path:
     axes.legend(loc="upper left", bbox_to_anchor=(1.0, 0.62), frameon=False)
     figure.savefig(file, metadata={"Date": None})
     plt.close(figure)
+    return file
+
+
+PACKAGES = {  # name: (column, row, content)
+    "files": (0, 2, "model files"),
+    "problems": (0, 1, "problems\nnamed instances"),
+    "records": (0, 0, "records"),
+    "model": (1, 1.5, "model\nproblem, objective"),
+    "fitting": (1, 0, "fitting\nlog, counts, posterior"),
+    "solvers": (2, 2, "solvers\nexact, Whittle, fluid"),
+    "learning": (2, 1, "learning\nfrom a simulator"),
+    "uncertainty": (2, 0, "uncertainty\nscenarios"),
+    "planning": (3, 2, "planning\nsolve, compare, Plan"),
+    "policies": (3, 1, "policies"),
+    "evaluation": (3, 0, "evaluation\nsimulated, exact"),
+    "report": (4, 2, "report, cli\none Summary"),
+    "programme": (4, 1, "programme\nstore, API, page"),
+}
+FLOWS = """files model, problems model, records fitting, fitting model, fitting uncertainty, model solvers,
+    model learning, solvers planning, learning policies, planning policies, policies evaluation, uncertainty evaluation,
+    planning report, planning programme"""
+
+
+def draw_packages(file: Path) -> Path:
+    """Flow of data between the packages."""
+    from matplotlib import pyplot as plt
+
+    figure, axes = plt.subplots(figsize=(9.6, 3.6), layout="constrained")
+    axes.set(xlim=(-0.5, 4.5), ylim=(-0.4, 2.4))
+    axes.axis("off")
+    boxes = {}
+    for name, (column, row, content) in PACKAGES.items():
+        colour = GREY if name in ("files", "records") else COLOURS[0]
+        box = {"boxstyle": "round,pad=0.5", "facecolor": "white", "edgecolor": colour, "linewidth": 1.2}
+        boxes[name] = axes.text(column, row, content, ha="center", va="center", fontsize=9.5, bbox=box)
+    figure.canvas.draw()
+    for flow in FLOWS.split(","):
+        start, end = flow.split()
+        arrow = {"arrowstyle": "-|>", "color": GREY, "shrinkA": 2, "shrinkB": 2}
+        patches = {"patchA": boxes[start].get_bbox_patch(), "patchB": boxes[end].get_bbox_patch()}
+        axes.annotate("", PACKAGES[end][:2], PACKAGES[start][:2], arrowprops=arrow | patches)
+    figure.savefig(file, metadata={"Date": None})
+    plt.close(figure)
+    return file
+
+
+def draw_study(file: Path) -> Path:
+    """Curves of the tutorial's study: its cells up to the figure are run."""
+    page = (Path(__file__).resolve().parent / "tutorial-study.md").read_text(encoding="utf-8")
+    cells = re.findall(r"^```python\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+    names: dict[str, Any] = {}
+    exec(next(cell for cell in cells if "def clinic" in cell), names)
+    study = next(cell for cell in cells if "eh.study(" in cell)
+    exec(study.replace('path="study",', "").partition("frame =")[0], names)
+    names["found"].plot("share").savefig(file, metadata={"Date": None})
     return file
 
 

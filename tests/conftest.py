@@ -23,6 +23,9 @@ from evenhand.problems import machine_replacement
 TASKS = str(Path(__file__).parent / "parallel")
 """Where the work of test workers is, so that they can import it."""
 
+LIGHT = bool(os.environ.get("EVENHAND_TEST_LIGHT"))
+"""Set by `make test-light`: tests that need a program of the system are skipped where it is missing, else they fail."""
+
 _PYTHONPATH = os.environ.get("PYTHONPATH", "")
 
 if TASKS not in sys.path:
@@ -85,6 +88,18 @@ PROBLEMS = {
 settings.register_profile("default", deadline=None, max_examples=5, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("slow", settings.get_profile("default"), max_examples=60)
 settings.load_profile("default")
+
+
+def require(program, package):
+    """Skip a light run, and fail any other, if a program of the system is missing.
+
+    Args:
+        program: what was found; None or nothing if it is missing.
+        package: packages of Debian that bring it.
+    """
+    if not program:
+        reason = f"missing on this system: on Debian, apt-get install {package}"
+        (pytest.skip if LIGHT else pytest.fail)(reason if LIGHT else f"{reason}; or run make test-light")
 
 
 def slow_after(number, cases):
@@ -301,8 +316,7 @@ def start_postgresql():
     @contextmanager
     def start(within=None):
         programs = module.find_programs()
-        if programs is None:
-            pytest.skip(module.WHAT_IS_MISSING)
+        require(programs, "postgresql")
         server = module.PostgreSQL(programs, within)
         try:
             server.start()

@@ -12,8 +12,6 @@ import tempfile
 from pathlib import Path
 from urllib.parse import quote
 
-WHAT_IS_MISSING = "PostgreSQL is not installed here (Debian: apt-get install postgresql)"
-
 
 def find_programs():
     """The folder of the newest server that is installed, or None."""

@@ -43,7 +43,7 @@ class TestOneLine:
             (lambda m: eh.policies.RoundRobin(m), "RoundRobin(for 3 arms)"),
             (
                 lambda m: MixturePolicy([eh.policies.myopic(m), eh.policies.never_act(m)], [0.25, 0.75], 5),
-                "MixturePolicy(2 parts with shares 0.25, 0.75, drawn anew every 5 steps)",
+                "MixturePolicy(2 parts with shares 0.25, 0.75, drawn again every 5 steps)",
             ),
             (
                 lambda m: TimeVaryingPolicy([eh.policies.never_act(m)] * 4),
@@ -143,8 +143,8 @@ class TestFrames:
     @pytest.mark.parametrize(
         ("library", "command"),
         [
-            (None, "pip install 'evenhand[data]'"),
-            ("polars", "pip install 'evenhand[data]'"),
+            (None, "pip install 'fastexcel"),
+            ("polars", "pip install 'fastexcel"),
             ("pandas", "pip install pandas"),
         ],
     )

@@ -253,7 +253,7 @@ def test_a_welfare_above_its_bound_is_an_error(method):
 @pytest.mark.parametrize("method", ["auto", "monte-carlo"])
 def test_a_policy_above_the_bound_of_a_comparison_is_an_error(method, monkeypatch):
     problem = eh.problems.machine_replacement(num_arms=3)
-    monkeypatch.setattr("evenhand.planning.compare._bound", lambda *_: (5.0, "optimum", None))
+    monkeypatch.setattr("evenhand.planning.compare.best_bound", lambda *_: (5.0, "optimum", None))
     with pytest.raises(ContradictionError):
         eh.compare(problem, ["random"], "gini:2", num_episodes=50, method=method)
 

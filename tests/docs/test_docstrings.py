@@ -1,4 +1,4 @@
-"""What `help` says: every public class and field is described, every function has an example, and examples run."""
+"""What `help` says: every public class and field is described, every public name has an example, and examples run."""
 
 import ast
 import doctest
@@ -36,12 +36,14 @@ def public(kind):
 
 FUNCTIONS, CLASSES = public(inspect.isfunction), public(inspect.isclass)
 EVERYTHING = FUNCTIONS | CLASSES
-WITH_EXAMPLES = {name: thing for name, thing in EVERYTHING.items() if ">>>" in (inspect.getdoc(thing) or "")}
+NAMED = {f"eh.{name}": getattr(eh, name) for name in eh.__all__ if name != "__version__"} | FUNCTIONS
+"""Public names, the namespaces among them, and functions of the namespaces: all have an example."""
+WITH_EXAMPLES = {name: thing for name, thing in (EVERYTHING | NAMED).items() if ">>>" in (inspect.getdoc(thing) or "")}
 
 
-@pytest.mark.parametrize("name", FUNCTIONS)
-def test_every_function_has_an_example(name):
-    assert ">>>" in inspect.getdoc(FUNCTIONS[name])
+@pytest.mark.parametrize("name", NAMED)
+def test_every_name_has_an_example(name):
+    assert ">>>" in inspect.getdoc(NAMED[name])
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,9 @@
 A page's snippets run in order, in one namespace and one folder, in which there are only the examples:
 
     ```python                    is executed
-    ```sh                        each line is a command: `evenhand ...` or `python examples/...`; nothing else
+    ```sh                        each line is a command: `evenhand ...`, `python examples/...` or, in a process of its
+                                 own, `python -m ...`; `git clone URL NAME` copies this repository, and `cd` enters it
+    ```diff                      is applied to the files of the folder
     ```text, ```json             straight after a snippet: its output; a line `...` stands for any lines
     <!-- file: NAME -->          the next block is written to NAME first
     <!-- exits: 2 -->            the next commands end with this code, and the text shown is what they complain
@@ -17,9 +19,12 @@ import contextlib
 import io
 import json
 import math
+import os
 import re
 import runpy
 import shlex
+import shutil
+import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator
@@ -35,26 +40,11 @@ from evenhand.planning import METHODS, REGISTRY
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "examples").rglob("*.md")])
+PAGES = [page for page in PAGES if "_build" not in page.parts]
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
-LONG = {
-    f"docs/{name}.md"
-    for name in (
-        "bus-engines",
-        "command-line",
-        "criteria-and-groups",
-        "fluid",
-        "learning",
-        "limits",
-        "notebook",
-        "uncertainty",
-        "welfare",
-    )
-}
-"""Pages that train or play for long: run by `make test-slow`. What they show is asked on small problems elsewhere."""
-
 MARKERS = ("file", "exits", "not run")
-RUN, SHOWN = ("python", "sh"), ("text", "json")
-OTHER = ("toml", "mermaid")
+RUN, SHOWN = ("python", "sh", "diff"), ("text", "json")
+OTHER = ("toml", "bibtex")
 
 
 @dataclass
@@ -127,6 +117,8 @@ def execute(block: Block, namespace: dict[str, object]) -> str:
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(complaints):
         if block.language == "python":
             exec(compile(block.body, block.place, "exec"), namespace)
+        elif block.language == "diff":
+            subprocess.run(["git", "apply", "-C1"], input=block.body, text=True, check=True)
         else:
             for words in commands_of(block):
                 code = command(words, block)
@@ -142,6 +134,22 @@ def command(words: list[str], block: Block) -> int:
         return run(words[1:])
     if words[0] == "python" and (ROOT / words[1]) in EXAMPLES:
         run_example(ROOT / words[1], words[2:])
+        return 0
+    if words[:2] == ["python", "-m"]:
+        folder = Path.cwd()  # if it is a copy of the repository, its own library is used
+        environment = os.environ | {"PYTHONPATH": f"{folder / 'src'}:{folder}:{os.environ.get('PYTHONPATH', '')}"}
+        done = subprocess.run([sys.executable, *words[1:]], env=environment, capture_output=True, text=True)
+        sys.stdout.write(done.stdout)
+        sys.stderr.write(done.stdout + done.stderr)
+        return done.returncode
+    if words[:2] == ["git", "clone"]:
+        for name in ("src", "tests", "docs", "pyproject.toml"):
+            copy = shutil.copytree if (ROOT / name).is_dir() else shutil.copy2
+            Path(words[3]).mkdir(exist_ok=True)
+            copy(ROOT / name, Path(words[3]) / name)
+        return 0
+    if words[0] == "cd":
+        os.chdir(words[1])
         return 0
     raise AssertionError(f"{block.place}: cannot run `{shlex.join(words)}`; mark the block <!-- not run: why -->")
 
@@ -226,21 +234,23 @@ def check_output(block: Block, came: str) -> None:
 # The tests
 
 
-@pytest.mark.parametrize(
-    "page", [pytest.param(page, marks=pytest.mark.slow if name_of(page) in LONG else ()) for page in PAGES], ids=name_of
-)
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_snippets(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
     (tmp_path / "examples").symlink_to(ROOT / "examples", target_is_directory=True)
     namespace: dict[str, object] = {"__name__": "snippet"}
     for block in read_blocks(page):
         assert block.language in RUN + SHOWN + OTHER, f"{block.place}: what is a block of {block.language!r}?"
         if "file" in block.markers:
             file = Path(block.markers["file"])
-            file.parent.mkdir(exist_ok=True)
+            file.parent.mkdir(parents=True, exist_ok=True)
             file.write_text(block.body, encoding="utf-8")
         elif block.language in RUN and "not run" not in block.markers:
             check_output(block, execute(block, namespace))
+    for name, module in list(sys.modules.items()):  # those of the page are no other page's
+        if str(getattr(module, "__file__", "") or "").startswith(str(tmp_path)):
+            del sys.modules[name]
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=name_of)
@@ -336,6 +346,11 @@ def test_pictures_are_what_the_library_computes(tmp_path: Path) -> None:
         shown, came = _words_of_picture(file), _words_of_picture(tmp_path / file.name)
         assert len(shown) == len(came) > 0
         assert all(map(alike, shown, came)), f"{name_of(file)} is out of date: run python docs/make_images.py"
+
+
+def test_notebook_is_that_of_the_page() -> None:
+    written = runpy.run_path(str(ROOT / "docs" / "make_notebook.py"))["written"]()
+    assert (ROOT / "examples" / "study.ipynb").read_text(encoding="utf-8") == written, "run docs/make_notebook.py"
 
 
 # The comparison itself

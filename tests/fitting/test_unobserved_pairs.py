@@ -230,3 +230,12 @@ def test_stated_rows_must_be_possible(unseen):
         return
     with pytest.raises(TableError, check=mentions("impossible")):
         fitted(**options)
+
+
+def test_a_row_with_one_possible_transition_needs_no_records():
+    rows = rows_of("good good fair fair poor.mend good fair poor.mend", "fair.mend good good.mend fair poor.mend good")
+    assert np.isnan(fitted(rows).posterior.mean[0, 2, 0]).all()  # nothing is known of poor under none
+    found = fitted(rows, only_worse=True, unseen="idle")
+    for known in (found.posterior.mean, *found.posterior.interval(), *found.posterior.draw(2)):
+        assert (known[0, 2, 0] == [0, 0, 1]).all()
+    assert any(mentions("poor", "none", "possible")(note) for note in found.notes)

@@ -65,7 +65,7 @@ def test_irregular_times_one_type_and_no_action_are_reported() -> None:
     found = diagnose(log, replace(moves, counts=moves.counts[:, :, :1]), rows)
     assert set(found.left_out) == {"memory and time", "types", "shares", "effects", "choice"}
     assert found.state is found.before is found.in_time is found.between_types is found.shares is found.effects is None
-    assert len([topic for topic, _ in found.words if topic == "not asked"]) == 5
+    assert len([topic for topic, _ in found.words if topic == "not examined"]) == 5
 
 
 def test_effects_are_in_rewards_if_there_are_some_else_in_places(wear: Log) -> None:

@@ -64,7 +64,7 @@ def test_a_state_before_last_that_matters_is_found() -> None:
     found, _ = gains(one_steps(log), (1, 2, 2), np.random.default_rng(0))
     assert found[2].is_sure
     assert "+0.0" in found[2].words
-    assert " nats a step ± 0.0" in found[2].words
+    assert " nats per step ± 0.0" in found[2].words
 
 
 def remembering(difference: float, num_arms: int, num_rows: int, seed: int) -> Log:
