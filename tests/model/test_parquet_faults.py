@@ -136,15 +136,6 @@ def test_faults_end_at_a_limit(tmp_path):
     assert len(told) <= 90 and "more" in told[-1]
 
 
-def test_unknown_types_are_reported_with_row_and_hint(tmp_path):
-    write(tmp_path / "types.parquet", [{"name": "Ford"}, {"name": "Opel"}])
-    pq.write_table(pa.table({"type": ["Ford", "Forde", "Opel"]}), tmp_path / "arms.parquet")
-    (told,) = faults(tmp_path)
-    assert (
-        told == f"{tmp_path / 'arms.parquet'}, row 2, type: unknown type 'Forde' in types.parquet; did you mean 'Ford'?"
-    )
-
-
 def test_missing_files_and_empty_folders_are_refused(tmp_path):
     with pytest.raises(InvalidInputError, check=mentions("none.parquet")):
         open_arms(tmp_path / "none.parquet")

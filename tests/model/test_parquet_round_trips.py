@@ -104,21 +104,6 @@ def test_nested_lists_single_precision_and_missing_initial_are_read(tmp_path):
     assert (read.tables.initial == 1 / 3).all()
 
 
-def test_arms_beside_types_are_the_same_arms(tmp_path):
-    types = random_problem(5, 3, groups=False)
-    kinds = [2, 0, 1, 1, 2, 0, 0]
-    (tmp_path / "model").mkdir()
-    eh.save(types, tmp_path / "model" / "types.parquet")
-    columns = {"type": [f"arm {k}" for k in kinds], "name": [f"number {i}" for i in range(7)]}
-    pq.write_table(pa.table(columns), tmp_path / "model" / "arms.parquet")
-    arms = open_arms(tmp_path / "model")
-    assert arms.num_arms == 7
-    read = arms.row_reader(3, 7)()
-    assert len(read.tables) == 3 and read.kinds.tolist() == kinds[3:]
-    whole = arms.problem()
-    assert np.array_equal(whole.tables.transitions, types.tables.transitions[kinds])
-
-
 def test_a_folder_gets_several_parts_and_replaces_what_was_there(tmp_path):
     machines = eh.problems.machine_replacement(num_arms=1).tables
     for number in (5, 3):

@@ -315,7 +315,8 @@ def test_the_use_of_three_resources_is_listed() -> None:
 def test_a_single_episode_has_no_error_bar() -> None:
     problem = different_arms(2)
     one = made_up(problem, np.array([1.0, 2.0]), exact=False, welfare_stderr=np.inf, num_episodes=1, horizon=9)
-    assert "± –" in plain(comparison_page(side_by_side(problem, {"a": one})))
+    page = plain(comparison_page(side_by_side(problem, {"a": one})))
+    assert "inf" not in page.split() and "nan" not in page.split()
 
 
 @pytest.mark.slow

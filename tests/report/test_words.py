@@ -106,9 +106,9 @@ def test_names_are_used_and_unnamed_actions_are_numbered_from_zero() -> None:
 @pytest.mark.parametrize(
     ("name", "num_arms", "part"),
     [
-        ("gini:2", 3, "each next one half as much. Here the weights are 57 %, 29 % and 14 %."),
-        ("gini:3", 100, "3 times less. Here the worst-off arm alone counts for 66.7 %"),
-        ("gini:0.5,0.3,0.2", 3, "Here the weights are 50 %, 30 % and 20 %."),
+        ("gini:2", 3, "each next half as much."),
+        ("gini:3", 100, "3 times less."),
+        ("gini:0.5,0.3,0.2", 3, "each rank has its given weight."),
         ("gini:1", 5, "all arms have the same weight"),
         ("utilitarian", 5, "plain mean"),
         ("maximin", 5, "the others do not count"),

@@ -118,7 +118,7 @@ class RunOptions:
         if self.as_json:
             self.say(found.to_dict() | more, "")
             return
-        from evenhand.report.results import summarise  # it imports all results
+        from evenhand.report.summary import summarise
 
         summary = summarise(found)
         self.say({}, summary if title is None else replace(summary, title=title, aside=""), lines)

@@ -97,12 +97,10 @@ def _score(
     reader, weights, budget, discount, criterion, policy = task
     rows = reader()
     # Rows of one type may differ in their weights, and so in their scores.
-    tables = rows.tables if weights is None else rows.expanded()
-    problem = CoupledMDP(tables, budget, discount, criterion=criterion)
+    problem = CoupledMDP(rows.tables, budget, discount, criterion=criterion)
     # Every row is a type: equal arms are not searched for.
-    problem.__dict__["type_of_block"] = np.arange(len(tables), dtype=np.int32)
-    kinds = rows.kind_of_arm if weights is None else rows.row_of_arm
-    return _Scored(problem.types, kinds, *policy.scores(problem, weights))
+    problem.__dict__["type_of_block"] = np.arange(len(rows.tables), dtype=np.int32)
+    return _Scored(problem.types, rows.row_of_arm, *policy.scores(problem, weights))
 
 
 class RankedArms:

@@ -512,7 +512,7 @@ def _read_actions(
         coded = coded.in_order_of([idle, *(name for name in names if name != idle)])
         notes.append(f"a missing action is the idle one, {idle}")
         return Coded(coded.names, np.maximum(coded.codes, 0))
-    faults.flag(missing, "has no action; if nothing was done, name the idle action (--idle NAME)")
+    faults.flag(missing, "has no action; if nothing was done, give the idle action as `idle`")
     busy = set(coded.codes[(amounts > 0).any(axis=1)].tolist())
     free = [name for number, name in enumerate(names) if number not in busy and amounts.size]
     usual = [name for name in free or names if name.lower() in IDLE_NAMES]

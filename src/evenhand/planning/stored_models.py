@@ -323,18 +323,16 @@ def _facts(task: tuple[RowRange, Floats], progress: Report | None = None) -> Any
     except TableError as error:
         return list(error.faults)
     tables = rows.tables
-    counts = np.bincount(rows.kinds, weights=rows.counts, minlength=len(tables))
-    mine = counts > 0  # of a table of types, those that occur here
     affordable = np.asarray((tables.usage <= budget * ROOM).all(axis=-1))
     served = np.asarray((tables.served & affordable).any(axis=(1, 2)))
     most = np.where(affordable[..., None], tables.usage, 0.0).max(axis=(1, 2))
-    rewards = tables.rewards[mine][tables.valid[mine]]
-    sizes = tables.num_states[mine], tables.num_actions[mine], rewards
+    rewards = tables.rewards[tables.valid]
+    sizes = tables.num_states, tables.num_actions, rewards
     return (
         [float(array.min()) for array in sizes],
         [float(array.max()) for array in sizes],
-        most.T @ counts,
-        int(counts[mine & ~served].sum()),
+        most.T @ rows.counts,
+        int(rows.counts[~served].sum()),
         rows.num_normalised,
     )
 

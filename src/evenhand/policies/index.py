@@ -218,7 +218,7 @@ def _indices_of_rows(task: tuple[RowRange, Floats, float, Criterion], progress: 
     reader, budget, discount, criterion = task
     rows = reader()
     problem = CoupledMDP(rows.tables, budget, discount, criterion=criterion)
-    result, kinds = indices_of(problem).result, problem.type_of_block[rows.kinds]
+    result, kinds = indices_of(problem).result, problem.type_of_block
     refused = {row: result.refused[kind] for row, kind in enumerate(kinds.tolist()) if kind in result.refused}
     columns = (result.indices[kinds], result.indexable[kinds], result.regained[kinds], result.witnesses[kinds])
     return WhittleResult(*columns, refused=refused)

@@ -219,9 +219,8 @@ def audit_page(found: Audit, books: Books, called: str) -> Summary:
     return Summary(
         f"{called}: {words.name(found.first)} to {words.name(found.last)}",
         lead=need[:1],
-        cards=_cards(found, words),
         sections=[
-            Section("Who was in need and not served", need[1:], tables=tables["need"]),
+            Section("Who was in need and not served", need[1:], facts=_key_facts(found, words), tables=tables["need"]),
             Section("Served, and promised", services, [Figure(_served_svg(found, words), served)],
                     tables=tables["services"]),
             Section("Tests, and their power", [f"Warning: {line}." for line in found.warnings] + list(tests),
@@ -235,17 +234,18 @@ def audit_page(found: Audit, books: Books, called: str) -> Summary:
     )  # fmt: skip
 
 
-def _cards(found: Audit, words: Vocabulary) -> list[tuple[str, str, str]]:
+def _key_facts(found: Audit, words: Vocabulary) -> list[tuple[str, str]]:
     served = sum(row.service.served for row in found.groups)
-    cards = [
-        ("Not served in need", str(len(found.unserved)), f"of {words.arm.counted(found.in_need)} in need"),
-        ("Served", str(served), f"times, {percent(served / max(found.unknown['steps'], 1))} of {words.step.many}"),
+    share = percent(served / max(found.unknown["steps"], 1))
+    facts = [
+        ("Not served in need", f"{len(found.unserved)} of {words.arm.counted(found.in_need)} in need"),
+        ("Served", f"{counted(served, 'time')}, {share} of {words.step.many}"),
     ]
     for name, own in (("service", found.service), ("value", found.value)):
         gini = "undefined" if own.gini_coefficient is None else number(own.gini_coefficient, 3)
-        cards.append((f"Gini of {name}", gini, f"worst-off: {own.worst_off}"))
+        facts.append((f"Gini of {name}", f"{gini}; worst-off: {own.worst_off}"))
     cost = f"cost {number(found.override_cost, 3)} in value"
-    return [*cards, ("Decided otherwise", str(len(found.overrides)), cost)]
+    return [*facts, ("Decided otherwise", f"{counted(len(found.overrides), 'time')}; {cost}")]
 
 
 def _glossary(found: Audit, words: Vocabulary) -> list[tuple[str, str]]:

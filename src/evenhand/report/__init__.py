@@ -1,7 +1,7 @@
 """Summaries of results, and their renderers: HTML pages, notebook cells and figures.
 
-summary     Summary, Section, Table: one structure for every result
-results     summarise: the summary of any result, with models, records, comparison, fairness and audit
+summary     Summary, Section, Table: one structure for every result; summarise
+results     summaries of results, with models, comparison, fairness, studies, fits and records
 html        pages and notebook cells
 plots       figures with matplotlib; fit_plots those of a fit
 format      numbers and lists as text
@@ -22,12 +22,11 @@ if TYPE_CHECKING:
         values_by_type,
     )
     from evenhand.report.fairness import fairness_report
+    from evenhand.report.fits import fit_report
     from evenhand.report.format import number
     from evenhand.report.html import cell, page, write_page
     from evenhand.report.models import budget_text, setting, weights_of_time, welfare_meaning
     from evenhand.report.plots import lorenz_rows, quantile, spread_plot
-    from evenhand.report.records import fit_report
-    from evenhand.report.results import summarise
-    from evenhand.report.summary import MOST_ROWS, Summary
+    from evenhand.report.summary import MOST_ROWS, Summary, summarise
 
 __getattr__, __dir__ = attach(__name__, __file__)

@@ -12,7 +12,6 @@ from evenhand.display import counted
 from evenhand.evaluation.evaluate import Evaluation
 from evenhand.evaluation.standard_errors import CONFIDENCE
 from evenhand.model.labels import arm_names, own_names, type_names
-from evenhand.model.objective import num_members
 from evenhand.model.simulator import Problem
 from evenhand.planning.budget_sweep import BudgetComparison, BudgetRow, BudgetSweep
 from evenhand.planning.compare import Comparison, Row
@@ -27,7 +26,18 @@ from evenhand.report.models import (
     weights_of_time,
     welfare_meaning,
 )
-from evenhand.report.summary import MOST_ROWS, Cell, Figure, Section, Summary, Table, TableRow, summarise, table
+from evenhand.report.summary import (
+    MOST_ROWS,
+    Cell,
+    Figure,
+    Section,
+    Summary,
+    Table,
+    TableRow,
+    summarise,
+    summary_of,
+    table,
+)
 from evenhand.typing import Floats
 from evenhand.uncertainty import ScenarioComparison, ScenarioValues
 from evenhand.uncertainty.scenario_evaluation import spread_of
@@ -89,13 +99,13 @@ def floor_notes(found: Evaluation) -> list[str]:
     return [*notes, f"... {more} more"] if more > 0 else notes
 
 
-@summarise.register
+@summary_of.register
 def _(row: Row) -> Summary:
     found = summarise(row.evaluation)
     return Summary(row.policy, found.aside, found.facts, found.tables)
 
 
-@summarise.register
+@summary_of.register
 def _(comparison: Comparison) -> Summary:
     policies = counted(len(comparison.rows), "policy", "policies")
     title = f"{policies} on {counted(comparison.problem.num_arms, 'arm')}, welfare {comparison.welfare.name}"
@@ -131,7 +141,7 @@ def left_out_notes(comparison: Comparison, at: str = "") -> list[str]:
 # -- several budgets -------------------------------------------------------------------------------------------------
 
 
-@summarise.register
+@summary_of.register
 def _(sweep: BudgetSweep) -> Summary:  # type: ignore[type-arg]
     names, is_compared = list(sweep.rows[0].budget), isinstance(sweep.rows[0], BudgetComparison)
     cells: list[list[str]] = []
@@ -194,7 +204,7 @@ def _every_policy(rows: Sequence[BudgetComparison]) -> Table:
 SPREAD = ("5 %", "50 %", "95 %", "worst tenth")
 
 
-@summarise.register
+@summary_of.register
 def _(found: ScenarioComparison) -> Summary:
     return replace(rivals_summary(found), tables=[scenario_table(found, row) for row in found.rows])
 
@@ -254,7 +264,6 @@ def comparison_report(
     return Summary(
         title or f"Comparison of {counted(len(comparison.rows), 'policy', 'policies')}",
         lead=_lead(shown, problem),
-        cards=_cards(shown, problem) if comparison.rows else (),
         sections=[*sections, problem_section(problem), Section("How to read this", facts=_glossary(shown, problem))],
         made=_made(comparison, seed),
     )
@@ -267,22 +276,6 @@ def _made(comparison: Comparison, seed: int | None) -> str:
         ways["evaluated exactly" if found.exact else f"simulated: {sizes}"] += 1
     sentences = [f"{counted(count, 'policy was', 'policies were')} {way}." for way, count in sorted(ways.items())]
     return " ".join([*sentences, seed_sentence(seed)]).rstrip()
-
-
-def _cards(comparison: Comparison, problem: Problem) -> list[tuple[str, str, str]]:
-    best = comparison.rows[0]
-    found, bound = best.evaluation, comparison.upper_bound
-    error = "exact" if found.exact else f"± {number(found.welfare_stderr, 2)}"
-    name = ("Best policy", best.policy, _abbreviation_and_summary(best.policy)[0])
-    cards = [name, ("Its welfare", number(found.welfare), error)]
-    if bound is not None and bound > 0:  # a share of a bound that is not positive would mislead
-        cards.append((f"Of the {bound_title(comparison)}", percent(found.welfare / bound, 2), number(bound)))
-    elif problem.num_arms > 1:
-        cards.append(("Its Gini coefficient", fixed(found.gini_coefficient, 3), "0 if all arms are equal"))
-    if problem.num_arms > 1:
-        note = "all arms are equal" if is_level(found) else f"mean {number(found.mean)}"
-        cards.append((f"Its worst-off {member(problem)}", number(found.worst), note))
-    return cards
 
 
 def bound_title(comparison: Comparison) -> str:
@@ -432,7 +425,7 @@ def worst_off_unit(found: Evaluation, problem: Problem) -> str:
 
 def _glossary(comparison: Comparison, problem: Problem) -> list[tuple[str, str]]:
     who, found = member(problem), [row.evaluation for row in comparison.rows]
-    meaning = welfare_meaning(comparison.welfare, who, num_members(problem))
+    meaning = welfare_meaning(comparison.welfare, who)
     entries = [
         ("Policy", "A rule that decides at every step which arms are served, and how."),
         (f"Welfare ({shortened(comparison.welfare.name, 60)})", f"One number for the values of all {who}s. {meaning}"),

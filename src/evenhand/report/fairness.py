@@ -1,18 +1,28 @@
 """Tables and page of the price of fairness."""
 
 from evenhand.display import counted
-from evenhand.model.objective import num_members
 from evenhand.planning.price_of_fairness import FairnessRow, PriceOfFairness
 from evenhand.report.format import capitalised, fixed, number, percent, spelled
 from evenhand.report.html import seed_sentence
 from evenhand.report.models import member, problem_section, setting, welfare_meaning
-from evenhand.report.summary import MOST_ROWS, Cell, Figure, Section, Summary, Table, TableRow, summarise, table
+from evenhand.report.summary import (
+    MOST_ROWS,
+    Cell,
+    Figure,
+    Section,
+    Summary,
+    Table,
+    TableRow,
+    summarise,
+    summary_of,
+    table,
+)
 
 OWN_COLUMNS = ("utilitarian", "maximin", "leximin")
 """Welfares that the columns of the mean and the worst-off show already."""
 
 
-@summarise.register
+@summary_of.register
 def _(found: PriceOfFairness) -> Summary:
     notes = [f"recommended: {found.recommended.welfare}. {found.recommended.reason()}"]
     notes += [
@@ -86,7 +96,6 @@ def fairness_report(found: PriceOfFairness, title: str | None = None, seed: int 
     return Summary(
         title or f"What fairness costs: {counted(len(found.rows), 'idea')} of it",
         lead=_lead(found),
-        cards=_cards(found),
         sections=[
             Section("The plans side by side", tables=plain.tables, notes=plain.notes),
             Section("Who gets how much", figures=figures),
@@ -128,19 +137,8 @@ def _gains_and_losses(found: PriceOfFairness, row: FairnessRow) -> str:
     return " ".join(sentences) or "No gain or loss is beyond what chance explains."
 
 
-def _cards(found: PriceOfFairness) -> list[tuple[str, str, str]]:
-    best, fairest, who = found.rows[0], _fairest(found), member(found.problem)
-    sure = fairest is best or found.is_dearer(fairest)
-    return [
-        ("Best mean", number(best.mean), best.welfare),
-        (f"Its worst-off {who}", number(best.worst), f"Gini coefficient {number(best.gini_coefficient, 3)}"),
-        (f"Worst-off {who}, at best", number(fairest.worst), fairest.welfare),
-        ("Its price", percent(fairest.price), "of the mean" if sure else "of the mean; within the error"),
-    ]
-
-
 def _glossary(found: PriceOfFairness) -> list[tuple[str, str]]:
-    who, members = member(found.problem), num_members(found.problem)
+    who = member(found.problem)
     entries = [
         ("Best for", "Welfare that the plan of the row maximises."),
         ("Price", "Share of the best mean that the plan gives up."),
@@ -151,4 +149,4 @@ def _glossary(found: PriceOfFairness) -> list[tuple[str, str]]:
     ]
     if not all(row.exact for row in found.rows):
         entries.append(("±", "Standard error. All plans were simulated with the same random numbers."))
-    return [*entries, *((r.welfare, welfare_meaning(r.solution.objective.welfare, who, members)) for r in found.rows)]
+    return [*entries, *((r.welfare, welfare_meaning(r.solution.objective.welfare, who)) for r in found.rows)]

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 def cell(thing: object) -> str:
     """Return the HTML that a notebook shows of a problem, an arm, a policy or a result."""
-    from evenhand.report.results import summarise
+    from evenhand.report.summary import summarise
 
     return _render("cell.html", it=summarise(thing))
 
@@ -28,7 +28,7 @@ def page(summary: Summary, command: str = "") -> str:
     """Return a page without scripts or anything from elsewhere, for screens and paper.
 
     Args:
-        summary: title, lead, cards and sections.
+        summary: title, lead and sections.
         command: command line that made the page, stated at its end.
     """
     return _render("page.html", it=summary, command=command)
@@ -38,7 +38,7 @@ def write_page(summary: Summary, path: Location, command: str = "") -> None:
     """Write a page to a file, completely or not at all.
 
     Args:
-        summary: title, lead, cards and sections.
+        summary: title, lead and sections.
         path: HTML file; an existing one is replaced.
         command: command line that made the page, stated at its end.
     """

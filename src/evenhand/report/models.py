@@ -1,6 +1,7 @@
 """Summaries of problems, arms, policies and opened models, and the description of a problem in sentences."""
 
 from collections.abc import Mapping, Sequence
+from functools import singledispatch
 
 import numpy as np
 
@@ -18,7 +19,7 @@ from evenhand.policies.index import RowIndices
 from evenhand.policies.network import CountNetworkPolicy, JointNetworkPolicy, Network
 from evenhand.policies.priority import PriorityPolicy
 from evenhand.report.format import amount, decimals_of, duration, few, fixed, number, percent, shortened
-from evenhand.report.summary import MOST_ROWS, Section, Summary, Table, summarise, table
+from evenhand.report.summary import MOST_ROWS, Section, Summary, Table, summary_of, table
 
 MOST_STATES, MOST_ACTIONS = 12, 6
 """States and actions up to which the tables of an arm are shown."""
@@ -27,8 +28,8 @@ MOST_STATES, MOST_ACTIONS = 12, 6
 # -- summaries --------------------------------------------------------------------------------------------------------
 
 
-@summarise.register(CoupledMDP)
-@summarise.register(Simulator)
+@summary_of.register(CoupledMDP)
+@summary_of.register(Simulator)
 def problem_summary(problem: Problem) -> Summary:
     """Return the description of a problem, in a notebook and on pages."""
     unnamed = problem.num_resources == 1 and not problem.resources
@@ -108,7 +109,7 @@ def _is_small(arm: Arm) -> bool:
     return arm.num_states <= MOST_STATES and arm.num_actions <= MOST_ACTIONS
 
 
-@summarise.register
+@summary_of.register
 def arm_summary(arm: Arm) -> Summary:
     """Return the summary of an arm."""
     sizes = (arm.num_states, "state"), (arm.num_actions, "action"), (arm.usage.shape[2], "resource")
@@ -151,7 +152,7 @@ def _transitions_table(arm: Arm, action: int) -> Table:
     return table(f"Transitions under {name}", ["from", *states], rows)
 
 
-@summarise.register(object)
+@summary_of.register(object)
 def policy_summary(policy: object) -> Summary:
     """Return the summary of a policy: its class, its problem and its abilities."""
     opening = (type(policy).__doc__ or "").strip().partition("\n")[0]
@@ -162,25 +163,38 @@ def policy_summary(policy: object) -> Summary:
     abilities += ["be simulated by counts"] if can.by_counts else []
     abilities += ["be evaluated exactly"] if can.law or can.table or can.tabulates else []
     facts.append(("can", ", ".join(abilities)))
-    return Summary(type(policy).__name__, opening, facts, tables=_policy_tables(policy))
+    return Summary(type(policy).__name__, opening, facts, tables=policy_tables(policy))
 
 
-def _policy_tables(policy: object) -> list[Table]:
-    if isinstance(policy, MixturePolicy):
-        rows = [[repr(part), percent(float(w))] for part, w in zip(policy.parts, policy.shares, strict=True)]
-        return [table("", ["part of the mixture", "share"], rows[:MOST_ROWS], len(rows) - MOST_ROWS)]
-    if isinstance(policy, TimeVaryingPolicy):
-        rows = [[str(step), repr(part)] for step, part in enumerate(policy.parts[:MOST_ROWS])]
-        return [table("", ["step", "policy"], rows, len(policy.parts) - MOST_ROWS, ["policy"])]
-    if isinstance(policy, PriorityPolicy):
-        return [_ranks_table(policy)]
-    if isinstance(policy, (CountNetworkPolicy, JointNetworkPolicy)) and isinstance(policy.network, Network):
-        layers = [[str(layer), str(w.shape[0]), str(w.shape[1])] for layer, w in enumerate(policy.network.weights)]
-        return [table("", ["layer", "inputs", "outputs"], layers)]
+@singledispatch
+def policy_tables(policy: object) -> list[Table]:
+    """Return the tables of a policy by its class; none by default."""
     return []
 
 
-def _ranks_table(policy: PriorityPolicy) -> Table:
+@policy_tables.register
+def _(policy: MixturePolicy) -> list[Table]:
+    rows = [[repr(part), percent(float(w))] for part, w in zip(policy.parts, policy.shares, strict=True)]
+    return [table("", ["part of the mixture", "share"], rows[:MOST_ROWS], len(rows) - MOST_ROWS)]
+
+
+@policy_tables.register
+def _(policy: TimeVaryingPolicy) -> list[Table]:
+    rows = [[str(step), repr(part)] for step, part in enumerate(policy.parts[:MOST_ROWS])]
+    return [table("", ["step", "policy"], rows, len(policy.parts) - MOST_ROWS, ["policy"])]
+
+
+@policy_tables.register(CountNetworkPolicy)
+@policy_tables.register(JointNetworkPolicy)
+def _(policy: CountNetworkPolicy | JointNetworkPolicy) -> list[Table]:
+    if not isinstance(policy.network, Network):
+        return []
+    layers = [[str(layer), str(w.shape[0]), str(w.shape[1])] for layer, w in enumerate(policy.network.weights)]
+    return [table("", ["layer", "inputs", "outputs"], layers)]
+
+
+@policy_tables.register
+def _(policy: PriorityPolicy) -> list[Table]:
     """Return the order of service: the first cells by falling score."""
     problem, ranks = policy.problem, policy.ranks
     cells = np.argwhere(ranks >= 0)
@@ -194,13 +208,13 @@ def _ranks_table(policy: PriorityPolicy) -> Table:
         place, score = str(ranks[kind, state, action] + 1), number(float(policy.scores[kind, state, action]))
         rows.append([place, shortened(names[kind], 30), where, what, score])
     heads = ["rank", "type", "in", "gets", "score"]
-    return table("Order of service", heads, rows, len(cells) - MOST_ROWS, heads[1:4])
+    return [table("Order of service", heads, rows, len(cells) - MOST_ROWS, heads[1:4])]
 
 
 # -- opened models in Parquet -----------------------------------------------------------------------------------------
 
 
-@summarise.register
+@summary_of.register
 def stored_summary(model: StoredArms) -> Summary:
     """Return the size and the budget of an opened model."""
     facts = [("arms", f"{model.num_arms} in {model.num_rows} rows"), ("criterion", model.criterion.name)]
@@ -208,7 +222,7 @@ def stored_summary(model: StoredArms) -> Summary:
     return Summary(model.path, facts=[*facts, *budgets])
 
 
-@summarise.register
+@summary_of.register
 def relaxation_summary(found: Relaxation) -> Summary:
     """Return the certificate of a relaxation."""
     facts = [
@@ -223,7 +237,7 @@ def relaxation_summary(found: Relaxation) -> Summary:
     return Summary(f"Relaxation, welfare {found.objective.welfare.name}", counted(found.model.num_arms, "arm"), facts)
 
 
-@summarise.register
+@summary_of.register
 def stored_check_summary(found: StoredCheck) -> Summary:
     """Return the facts of a sound model, and its oddities."""
     ranges = {"states": found.states, "actions": found.actions}
@@ -236,7 +250,7 @@ def stored_check_summary(found: StoredCheck) -> Summary:
     return Summary(found.model.path, facts=facts, notes=found.notes)
 
 
-@summarise.register
+@summary_of.register
 def row_indices_summary(found: RowIndices) -> Summary:
     """Return totals of Whittle indices per row."""
     figures = found.to_dict().items()
@@ -244,7 +258,7 @@ def row_indices_summary(found: RowIndices) -> Summary:
     return Summary("Whittle indices", counted(len(found.indexable), "row"), facts)
 
 
-@summarise.register
+@summary_of.register
 def table_decisions_summary(found: TableDecisions) -> Summary:
     """Return the totals of a step."""
     used = [(f"used of {name}", f"{amount:g} of {found.budget[name]:g}") for name, amount in found.used.items()]
@@ -252,7 +266,7 @@ def table_decisions_summary(found: TableDecisions) -> Summary:
     return Summary("Decisions", counted(found.num_arms, "arm"), facts)
 
 
-@summarise.register
+@summary_of.register
 def table_plan_summary(plan: TablePlan) -> Summary:
     """Return the policy and the model of a plan."""
     return Summary(f"Plan, {plan.policy.name}", facts=[("model", plan.model.path), ("arms", str(plan.model.num_arms))])
@@ -286,16 +300,14 @@ def member(problem: Problem) -> str:
     return "group" if problem.over == "groups" else "arm"
 
 
-def welfare_meaning(welfare: Welfare, who: str = "arm", number: int | None = None) -> str:
+def welfare_meaning(welfare: Welfare, who: str = "arm") -> str:
     """Return the meaning of a welfare.
 
     Args:
         welfare: the welfare.
         who: its members, `arm` or `group`.
-        number: number of members, if known.
     """
-    unit = f"It is in the same unit as the values, and if all {who}s are equal it is simply their value."
-    say, among = (getattr(welfare, name, None) for name in ("meaning", "meaning_among"))
-    if among is not None and number is not None:
-        return f"{among(who, number)} {unit}"
-    return f"{say(who)} {unit}" if say is not None else f"It is one number for the values of all {who}s."
+    say = getattr(welfare, "meaning", None)
+    if say is None:
+        return f"It is one number for the values of all {who}s."
+    return f"{say(who)} It is in the same unit as the values, and if all {who}s are equal it is simply their value."

@@ -1,10 +1,9 @@
-"""Summaries of results: `summarise` returns the one of any result, problem, arm or policy.
+"""Summaries of solutions, evaluations, plans, scenarios and trained policies.
 
 Nothing is computed here: resource prices and shares of time served are shown only if they were computed before.
 """
 
 from collections.abc import Mapping
-from importlib import import_module
 
 import numpy as np
 
@@ -34,8 +33,7 @@ from evenhand.policies.index import TypeIndices
 from evenhand.report.comparison import floor_notes, promise_notes
 from evenhand.report.format import amount, duration, fixed, number, percent, printable
 from evenhand.report.models import setting
-from evenhand.report.summary import MOST_ROWS, Summary, Table, table
-from evenhand.report.summary import summarise as summary_of
+from evenhand.report.summary import MOST_ROWS, Summary, Table, summarise, summary_of, table
 from evenhand.solvers.information_relaxation import InformationBound
 from evenhand.typing import Floats
 from evenhand.uncertainty import CVaRResult, ScenarioPlan, ValueOfInformation
@@ -51,23 +49,6 @@ MOST_STEPS = 7
 
 LARGE_GAP = 0.01
 """Gap from which on a summary warns that the time limit ended the search."""
-
-ON_DEMAND = {
-    "evenhand.fitting": "records",
-    "evenhand.planning.backtest": "records",
-    "evenhand.planning.trajectory_forecast": "records",
-    "evenhand.planning.price_of_fairness": "fairness",
-    "evenhand.planning.study": "studies",
-}
-"""Modules of this package that are loaded with the first result of a module, since they take long to load."""
-
-
-def summarise(thing: object) -> Summary:
-    """Return the summary of a result, a problem, an arm or a policy."""
-    for home, name in ON_DEMAND.items():
-        if any(f"{kind.__module__}.".startswith(f"{home}.") for kind in type(thing).__mro__):
-            import_module(f"evenhand.report.{name}")
-    return summary_of(thing)
 
 
 # -- values of types, arms and groups --------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from evenhand.errors import InvalidInputError, NotApplicableError
 from evenhand.evaluation.standard_errors import CONFIDENCE
 from evenhand.planning.study import PairedTests, Study, StudyRow
 from evenhand.report.format import UNKNOWN, decimals_of, fixed, percent
-from evenhand.report.summary import MOST_ROWS, Summary, summarise, table
+from evenhand.report.summary import MOST_ROWS, Summary, summary_of, table
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from evenhand.report.plots import NotebookFigure
 
 
-@summarise.register
+@summary_of.register
 def _(study: Study) -> Summary:
     """One row per problem, size and policy."""
     decimals = decimals_of([row.welfare for row in study.rows])
@@ -38,7 +38,7 @@ def _(study: Study) -> Summary:
     return Summary(f"Study, welfare {study.welfare}", seeds, tables=tables, notes=notes)
 
 
-@summarise.register
+@summary_of.register
 def _(found: PairedTests) -> Summary:
     """One row per test."""
     rows = []

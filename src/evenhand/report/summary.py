@@ -7,6 +7,7 @@ of any result, and the renderers are `cli.console.print_summary`, `report.html.c
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import singledispatch
+from importlib import import_module
 
 MOST_ROWS = 20
 """Rows of a table of types, arms, groups or draws; the rest is counted."""
@@ -85,17 +86,34 @@ class Summary:
     notes: Sequence[str] = ()
     lead: Sequence[str] = ()
     """Paragraphs that open a page."""
-    cards: Sequence[tuple[str, str, str]] = ()
-    """Key figures of a page: term, figure and remark."""
     sections: Sequence[Section] = ()
     """Body of a page."""
     made: str = ""
     """Sentences on how the results of a page were computed."""
 
 
-@singledispatch
+HOMES = {
+    "evenhand.fitting.cleaning": "records",
+    "evenhand.fitting": "fits",
+    "evenhand.planning.backtest": "records",
+    "evenhand.planning.price_of_fairness": "fairness",
+    "evenhand.planning.study": "studies",
+}
+"""Module of this package with the summaries of a package's results, which is loaded with the first of them; all others
+are in `results`."""
+
+
 def summarise(thing: object) -> Summary:
-    """Return the summary by class; `report.results.summarise` first loads the module that has it."""
+    """Return the summary of a result, a problem, an arm or a policy."""
+    places = [f"{kind.__module__}." for kind in type(thing).__mro__]
+    homes = [home for start, home in HOMES.items() if any(place.startswith(f"{start}.") for place in places)]
+    import_module(f"evenhand.report.{homes[0] if homes else 'results'}")
+    return summary_of(thing)
+
+
+@singledispatch
+def summary_of(thing: object) -> Summary:
+    """Return the summary of a class whose module is loaded."""
     raise TypeError(f"no summary of {type(thing).__name__}")
 
 

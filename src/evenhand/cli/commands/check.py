@@ -32,7 +32,7 @@ def command(source: ModelSource, run: RunOptions) -> None:
     loaded = source.load()
     (problem,) = source.changed(loaded.problem)
     from evenhand.planning.check import check_loaded  # after what may be refused at once
-    from evenhand.report.results import summarise
+    from evenhand.report.summary import summarise
 
     found = check_loaded(replace(loaded, problem=problem), run.welfare)
     summary = summarise(found)

@@ -46,7 +46,7 @@ def command(
         check_target(values, "--values", folders=True)
         from evenhand.model.parquet import write_rows
         from evenhand.planning.stored_models import evaluate_stored
-        from evenhand.report.results import summarise
+        from evenhand.report.summary import summarise
 
         with run.progress() as tell:
             settings = (simulation.episodes, simulation.horizon, run.seed, tell, run.backend)

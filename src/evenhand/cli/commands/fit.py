@@ -48,11 +48,13 @@ def command(log: str, run: RunOptions, **options: Any) -> None:
             from evenhand.report import fit_report
 
             run.write_report(fit_report(fitted, source=Path(called(log)).name))
+    if run.as_json:
+        run.say(fitted.to_dict(), "")
+        return
     from evenhand.cli.console import print_summary
-    from evenhand.report.results import summarise
+    from evenhand.report.summary import summarise
 
     summary, said = summarise(fitted), summarise(fitted.diagnostics)
-    if not run.as_json:
-        print_summary(replace(summary, title=f"{called(log)}, fitted", notes=()))
+    print_summary(replace(summary, title=f"{called(log)}, fitted", notes=()))
     lines = [f"written to {run.out}, with its posterior"] if run.out else []
-    run.say(fitted.to_dict(), replace(said, notes=[f"  - {note}" for note in summary.notes]), lines)
+    run.say({}, replace(said, notes=[f"  - {note}" for note in summary.notes]), lines)

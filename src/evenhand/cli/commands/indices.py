@@ -32,7 +32,7 @@ def command(source: ModelSource, run: RunOptions) -> None:
     refuse_options("for models in Parquet, with a file .parquet", {"--out": run.out})
     problem = source.read()
     from evenhand.policies.index import indices_of  # after what may be refused at once
-    from evenhand.report.results import summarise
+    from evenhand.report.summary import summarise
 
     found = indices_of(problem)
     summary = summarise(found)

@@ -158,7 +158,7 @@ def show_sweep(sweep: Any, source: ModelSource, run: RunOptions) -> None:
         source: the model.
         run: options of the output.
     """
-    from evenhand.report.results import summarise
+    from evenhand.report.summary import summarise
 
     title = summarise(sweep).title
     run.show(sweep, f"{source.title}: {title[0].lower()}{title[1:]}")

@@ -7,8 +7,7 @@
 
 Lists are flat, in the order of the axes, or nested. With S states, A actions and K resources `transitions` has S A S
 numbers, `rewards` S A, `usage` A K or S A K. In a folder all files `*.parquet` are parts of one table, in the order of
-their names; if `types.parquet` is among them, it has the columns above and a `name` each, and the others have one row
-per arm with its `type`.
+their names.
 
 An opened model (`StoredArms`) holds a few numbers per file, and 8 bytes per row if rows stand for several arms. Ranges
 of rows (`RowRange`) are small, can be sent to workers, and read the same wherever they are read. Only this package

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from evenhand.checks import why_unreadable
-from evenhand.errors import Fault, InvalidInputError, TableError, nearest
+from evenhand.errors import Fault, InvalidInputError, TableError
 from evenhand.model.arm import ArmTables
 from evenhand.model.coupled import MOST_ARMS
 from evenhand.typing import Bools, Floats, Indices, Ints
@@ -18,10 +18,7 @@ from evenhand.typing import Bools, Floats, Indices, Ints
 ARRAYS = ("transitions", "rewards", "usage", "initial")
 """Columns of lists of numbers."""
 
-TYPES = "types.parquet"
-"""The table of types in a folder."""
-
-ROW_KEYS = ("name", "type", "group", "count", "floor")
+ROW_KEYS = ("name", "group", "count", "floor")
 
 BATCH_ROWS = 65_536
 """Rows that are read or written at once; also those of a row group."""
@@ -64,8 +61,6 @@ class RowRange:
 
     pieces: tuple[FileRows, ...]
     num_resources: int
-    types: str | None = None
-    """The table of types, if rows name theirs."""
 
     def __call__(self, labels: Any = None) -> "ArmRows":
         """Read the rows.
@@ -76,34 +71,17 @@ class RowRange:
         Raises:
             TableError: with every fault of these rows.
         """
-        columns: tuple[str, ...] = ROW_KEYS if self.types else (*ROW_KEYS, *ARRAYS, "states", "actions")
+        columns: tuple[str, ...] = (*ROW_KEYS, *ARRAYS, "states", "actions")
         if labels is None:
             columns = tuple(name for name in columns if name not in ("name", "states", "actions"))
         faults = list[Fault]()
         read = [rows for piece in self.pieces for rows in _read(piece, columns, self.num_resources, faults, labels)]
-        tables, kinds = None, np.zeros(0, dtype=np.int32)
-        if self.types is not None and not faults:
-            tables, names = _read_types(self.types, self.num_resources, labels)
-            kinds = self._kinds([name for rows in read for name in rows.types], names, faults)
         if faults:
             raise TableError(faults, str(Path(self.pieces[0].path).parent) if len(self.pieces) > 1 else "")
-        if tables is None:
-            tables = ArmTables.stack([rows.tables for rows in read if rows.tables is not None])
-            kinds = np.arange(len(tables), dtype=np.int32)
+        tables = ArmTables.stack([rows.tables for rows in read])
         counts, floors = (np.concatenate([getattr(rows, key) for rows in read]) for key in ("counts", "floors"))
         groups = tuple(group for rows in read for group in rows.groups)
-        return ArmRows(tables, kinds, counts, floors, groups, sum(rows.num_normalised for rows in read))
-
-    def _kinds(self, named: Sequence[str], numbers: Mapping[str, int], faults: list[Fault]) -> Indices:
-        """(row,) the number of the type of each row."""
-        kinds = np.array([numbers.get(name, -1) for name in named], dtype=np.int32)
-        places = ((piece.path, piece.first_row + row + 1) for piece in self.pieces for row in range(piece.num_rows))
-        for name, kind, (path, row) in zip(named, kinds, places, strict=True) if (kinds < 0).any() else ():
-            if kind < 0 and len(faults) < MOST_FAULTS:
-                near = nearest(name, numbers)
-                hint = f"; did you mean {near!r}?" if near else ""
-                faults.append(Fault(f"{path}, row {row}, type", f"unknown type {name!r} in {TYPES}{hint}"))
-        return kinds
+        return ArmRows(tables, counts, floors, groups, sum(rows.num_normalised for rows in read))
 
 
 @dataclass(frozen=True, eq=False)
@@ -111,10 +89,7 @@ class ArmRows:
     """Rows of a model in memory."""
 
     tables: ArmTables
-    """One arm per row; or one per type, if rows name theirs."""
-
-    kinds: Indices
-    """(row,) which of the tables each row has."""
+    """One arm per row."""
 
     counts: Ints
     """(row,) number of arms per row."""
@@ -128,37 +103,10 @@ class ArmRows:
     num_normalised: int = 0
     """Rows whose probabilities did not quite sum to 1 and were divided by their sums."""
 
-    types: tuple[str, ...] = ()
-    """(row,) names of the types, if rows name theirs; their tables are elsewhere."""
-
     @cached_property
     def row_of_arm(self) -> Indices:
         """(arm,) row of each arm."""
         return np.repeat(np.arange(len(self.counts), dtype=np.int32), self.counts)
-
-    @cached_property
-    def kind_of_arm(self) -> Indices:
-        """(arm,) which of the tables each arm has."""
-        return np.asarray(self.kinds if (self.counts == 1).all() else self.kinds[self.row_of_arm])
-
-    def expanded(self) -> ArmTables:
-        """One arm per row, also if rows name their types."""
-        own = len(self.kinds) == len(self.tables) and (self.kinds == np.arange(len(self.kinds))).all()
-        return self.tables if own else self.tables.select(self.kinds)
-
-
-def _read_types(path: str, num_resources: int, labels: Any) -> tuple[ArmTables, dict[str, int]]:
-    """A table of types, and the number of each by its name."""
-    faults: list[Fault] = []
-    with _file(path) as parquet:
-        whole = FileRows(path, 0, parquet.metadata.num_rows)
-    read = list(_read(whole, [*ARRAYS, "name", "states", "actions"], num_resources, faults, labels or ((), ())))
-    tables = ArmTables.stack([rows.tables for rows in read if rows.tables is not None]) if read and not faults else None
-    names = [name for name, _, _ in tables.labels] if tables is not None else []
-    numbers = {name: number for number, name in enumerate(names)}
-    if tables is None or len(numbers) < len(tables) or "" in numbers:
-        raise TableError(faults or [Fault(f"{path}, name", "every type needs a name of its own")])
-    return tables if labels is not None else replace(tables, labels=()), numbers
 
 
 def _read(
@@ -188,16 +136,12 @@ def _decode(batch: Any, num_resources: int, rows: Ints, faults: RowFaults, label
     if "floor" in columns:
         floors = np.asarray(columns["floor"].fill_null(0).to_numpy(zero_copy_only=False), dtype=np.float64)
         faults.flag(rows, ~((floors >= 0) & (floors <= 1)), "floor", "expected a share of time from 0 to 1")
-    tables, uneven = _tables(batch, num_resources, rows, faults, labels) if "transitions" in columns else None, 0
-    if faults.found:
+    tables = _tables(batch, num_resources, rows, faults, labels)
+    if tables is None or faults.found:
         return None
-    if tables is not None:
-        uneven = len({fault.place.partition("]")[0] for fault in tables.nearly()})
-        tables = tables.tidied()
-    types = tuple(str(kind) for kind in columns["type"].to_pylist()) if "type" in columns else ()
+    uneven = len({fault.place.partition("]")[0] for fault in tables.nearly()})
     groups = tuple(group or "" for group in columns["group"].to_pylist()) if "group" in columns else ()
-    number = np.arange(len(rows), dtype=np.int32)
-    return ArmRows(tables, number, counts.astype(np.int64), floors, groups, uneven, types)  # type: ignore[arg-type]
+    return ArmRows(tables.tidied(), counts.astype(np.int64), floors, groups, uneven)
 
 
 class _Lists(NamedTuple):
@@ -342,17 +286,16 @@ def _message(error: BaseException) -> str:
     return " ".join(text.split())[:200].rstrip(" .:")
 
 
-def parts_of(path: Path) -> tuple[list[Path], Path | None]:
-    """The parts of a table in the order of their names, and its table of types."""
+def parts_of(path: Path) -> list[Path]:
+    """The parts of a table in the order of their names."""
     if not path.exists():
         raise InvalidInputError(f"{path}: cannot be read: {why_unreadable(path, FileNotFoundError(), ['.parquet'])}")
     if not path.is_dir():
-        return [path], None
+        return [path]
     found = sorted(file for file in path.glob("*.parquet") if not file.name.startswith((".", "_")))
-    parts = [file for file in found if file.name != TYPES]
-    if not parts:
+    if not found:
         raise InvalidInputError(f"{path}: the folder contains no part of a table, NAME.parquet")
-    return parts, path / TYPES if len(parts) < len(found) else None
+    return found
 
 
 def schema_of(file: Path, faults: list[Fault]) -> tuple[Any, int] | None:

@@ -82,22 +82,20 @@ def read_metadata(text: bytes, faults: Faults) -> dict[str, Any]:
     return {} if own else {key: read[key] for key in shared}
 
 
-def check_columns(schema: Any, by_type: bool, faults: Faults) -> None:
+def check_columns(schema: Any, faults: Faults) -> None:
     """Add faults of columns that are missing, repeated or of a wrong kind; other columns are not read.
 
     Args:
         schema: of one file.
-        by_type: whether its rows name a type instead of having arrays of their own.
         faults: where faults are added, under the name of the column.
     """
     import pyarrow.types as is_
 
-    needed = ("type",) if by_type else ("transitions", "rewards", "usage")
-    lists = () if by_type else (*ARRAYS, "states", "actions")
+    needed, lists = ("transitions", "rewards", "usage"), (*ARRAYS, "states", "actions")
     for name in needed:
         if name not in schema.names:
             faults.add(name, f"the column is missing; the file has {', '.join(schema.names) or 'none'}")
-    for name in dict.fromkeys(name for name in schema.names if name in (*needed, *lists, *ROW_KEYS)):
+    for name in dict.fromkeys(name for name in schema.names if name in (*lists, *ROW_KEYS)):
         if schema.names.count(name) > 1:
             faults.add(name, "there are several columns of this name")
             continue
@@ -171,9 +169,6 @@ class StoredArms(SharedResources):
 
     parts: tuple[FileRows, ...] = ()
     """The files, each with all its rows."""
-
-    types: str | None = None
-    """The table of types, if rows name theirs."""
 
     columns: tuple[str, ...] = ()
     """Columns of the parts."""
@@ -253,7 +248,7 @@ class StoredArms(SharedResources):
             if low < high:
                 pieces.append(FileRows(part.path, low - first, high - low))
             first += part.num_rows
-        return RowRange(tuple(pieces), self.num_resources, self.types)
+        return RowRange(tuple(pieces), self.num_resources)
 
     def read_column(self, name: str) -> Iterator[Any]:
         """Arrow arrays of one column, some rows at a time; nothing if the column is missing."""
@@ -283,7 +278,7 @@ class StoredArms(SharedResources):
             raise TableError(faults, self.path)
         groups = tuple(group for arms in read for group in arms.groups)
         return CoupledMDP(
-            arms=ArmTables.stack([arms.expanded() for arms in read]),
+            arms=ArmTables.stack([arms.tables for arms in read]),
             budget=self.budget,
             discount=self.discount,
             counts=np.concatenate([arms.counts for arms in read]),
@@ -315,26 +310,22 @@ def open_arms(path: Location, in_memory_rows: int = IN_MEMORY_ROWS) -> StoredArm
         3
     """
     needs_pyarrow()
-    files, types = parts_of(Path(path))
+    files = parts_of(Path(path))
     faults: list[Fault] = []
     schemas, shared = {}, dict[str, Any]()
-    for file in [*files, types] if types else files:
+    for file in files:
         found = schema_of(file, faults)
         if found is None:
             continue
-        schema, own, by_type = found[0], Faults(), types is not None and file != types
+        schema, own, head = found[0], Faults(), Faults()
         schemas[file] = found
-        check_columns(schema, by_type, own)
-        if file == types and "name" not in schema.names:
-            own.add("name", "the column is missing; arms name their types by it")
-        if not by_type:
-            head = Faults()
-            if KEY not in (schema.metadata or {}):
-                example = '{"version": 1, "budget": [1], "discount": 0.95}'
-                head.add("", f"the key 'evenhand' is missing: use evenhand.write_arms, or write it as JSON: {example}")
-            else:
-                shared = read_metadata(schema.metadata[KEY], head)
-            own.found.extend(fault.within("metadata") for fault in head.found)
+        check_columns(schema, own)
+        if KEY not in (schema.metadata or {}):
+            example = '{"version": 1, "budget": [1], "discount": 0.95}'
+            head.add("", f"the key 'evenhand' is missing: use evenhand.write_arms, or write it as JSON: {example}")
+        else:
+            shared = read_metadata(schema.metadata[KEY], head)
+        own.found.extend(fault.within("metadata") for fault in head.found)
         faults.extend(Fault(f"{file}, {fault.place}", fault.message) for fault in own.found)
     if not faults:
         _compare([(file, schemas[file][0]) for file in files], faults)
@@ -344,7 +335,7 @@ def open_arms(path: Location, in_memory_rows: int = IN_MEMORY_ROWS) -> StoredArm
     if faults:
         raise TableError(faults, str(path))
     names = tuple(schemas[files[0]][0].names)
-    stored = StoredArms(**shared, path=str(path), parts=parts, types=str(types) if types else None, columns=names)
+    stored = StoredArms(**shared, path=str(path), parts=parts, columns=names)
     return replace(stored, ends=_arm_ends(stored), in_memory_rows=in_memory_rows)
 
 

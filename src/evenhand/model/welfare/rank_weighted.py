@@ -235,18 +235,14 @@ class Gini(RankWeighted):
         return _geometric_mass(first, last, num_arms, math.log(self.ratio))
 
     def meaning(self, who: str) -> str:
-        """Sentence for reports, with the weights."""
-        weights = _weights_in_text(self, who, self.num_arms) if self.num_arms > 1 else ""
-        return f"It is a weighted mean: {self._rule(who)}. {weights}".rstrip()
-
-    def _rule(self, who: str) -> str:
-        if self.ratio is None:
-            return f"the {who}s are sorted from worst to best, and each rank has its given weight"
+        """Sentence for reports."""
+        rule = f"the {who}s are sorted from worst to best, and each rank has its given weight"
         if self.ratio == 1:
-            return f"all {who}s have the same weight"
-        next_one = "half as much" if self.ratio == 2 else f"{self.ratio:,.6g} times less"
-        sorted_out = f"the {who}s are sorted from worst to best; the worst-off one counts most"
-        return f"{sorted_out}, and each next one {next_one}"
+            rule = f"all {who}s have the same weight"
+        elif self.ratio is not None:
+            next_one = "half as much" if self.ratio == 2 else f"{self.ratio:,.6g} times less"
+            rule = f"the {who}s are sorted from worst to best; the worst-off one counts most, and each next {next_one}"
+        return f"It is a weighted mean: {rule}."
 
     def check_num_arms(self, num_arms: int) -> None:
         """Raise InvalidInputError if the welfare is for another number of arms."""
@@ -311,17 +307,8 @@ class BottomHalfGini(RankWeighted):
         if self.share == 0.5:
             return f"It is a weighted mean: all {who}s have the same weight."
         half, tenth = (f"{100 * part:.3g}\u00a0%" for part in (self.share, self._mass(0.1)))
-        return f"{self._rule(who)}. The worse-off half has {half} of the weight, the worst tenth {tenth}."
-
-    def meaning_among(self, who: str, number: int) -> str:
-        """Sentence for reports, with the weights of a number of members."""
-        if self.share == 0.5 or number == 1:
-            return self.meaning(who)
-        half = f"The worse-off half has {100 * self.share:.3g}\u00a0% of the weight. " if number > 6 else ""
-        return f"{self._rule(who)}. {half}{_weights_in_text(self, who, number)}"
-
-    def _rule(self, who: str) -> str:
-        return f"It is a weighted mean: the worse off, the more {'an arm' if who == 'arm' else f'a {who}'} counts"
+        rule = f"It is a weighted mean: the worse off, the more {'an arm' if who == 'arm' else f'a {who}'} counts"
+        return f"{rule}. The worse-off half has {half} of the weight, the worst tenth {tenth}."
 
     @property
     def _decay(self) -> float:
@@ -334,21 +321,6 @@ class BottomHalfGini(RankWeighted):
     def rank_mass(self, first: Ints, last: Ints, num_arms: int) -> Floats:
         """Return the total weight of the ranks first+1, ..., last; see the package."""
         return _geometric_mass(first, last, num_arms, self._decay / num_arms)
-
-
-def _weights_in_text(welfare: RankWeighted, who: str, number: int) -> str:
-    """Sentence on the weight of every rank if there are few, else of the worst-off arm and the worst-off tenth."""
-    if number <= 6:
-        ranks = np.arange(number)
-        weights = welfare.rank_mass(ranks, ranks + 1, number)
-        # A percentage below ten gets a decimal.
-        *first, last = (f"{100 * weight:.{0 if weight >= 0.095 else 1}f}\u00a0%" for weight in weights)
-        return f"Here the weights are {', '.join(first)} and {last}."
-    few = max(2, number // 10)
-    mass = welfare.rank_mass(np.array([0, 0]), np.array([1, few]), number)
-    one, tenth = (f"{100 * part:.1f}\u00a0%" for part in mass)
-    whole = f"the worst-off {few:,} of {number:,} for {tenth}"
-    return f"Here the worst-off {who} alone counts for {one}, and {whole}."
 
 
 def weight_of_worst(welfare: Welfare, part: float, num_arms: int) -> tuple[int, float] | None:

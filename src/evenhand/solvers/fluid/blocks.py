@@ -64,7 +64,7 @@ class BlockBuilder:
     def __call__(self) -> "Block":
         """Read the rows and build the block, without padding that none of the arms needs."""
         rows = self.reader()
-        types = rows.expanded().tidied().within(self.budget)
+        types = rows.tables.tidied().within(self.budget)
         model = FluidModel(types, rows.counts, self.budget, self.criterion, types.initial)
         check_communicating(types, model.types.valid, self.criterion)
         return Block(model)
