@@ -54,10 +54,9 @@ def test_a_week(begun):
     assert refit["rows"] > 4
     assert begun("adopt", "m.db", str(refit["id"]))["adopted_event"]
     assert begun("recompute", "m.db")["same"]
-    Path("secret").write_text("a secret of sixteen")
-    head = begun("verify", "m.db", "--export", "head.json", "--key", "secret")
+    head = begun("verify", "m.db", "--export", "head.json")
     assert head == json.loads(Path("head.json").read_text())
-    assert begun("verify", "m.db", "--head", "head.json", "--key", "secret") == head
+    assert begun("verify", "m.db", "--head", "head.json") == head
     events = begun("events", "m.db")["events"]
     assert [event["id"] for event in events] == list(range(1, len(events) + 1))
     status = begun("status", "m.db")
@@ -86,10 +85,6 @@ def test_a_programme_that_was_edited_by_hand_or_cut_is_refused(begun, evenhand):
     Path("longer.json").write_text(json.dumps(head | {"event": head["event"] + 1}))
     cut = evenhand("programme", "verify", "m.db", "--head", "longer.json")
     assert (cut.code, f"events, id {head['event'] + 1}" in cut.err) == (2, True)
-    Path("secret").write_text("a secret of sixteen")
-    assert evenhand("programme", "verify", "m.db", "--head", "head.json", "--key", "secret").code == 2
-    Path("short").write_text("secret")
-    assert evenhand("programme", "verify", "m.db", "--key", "short").code == 2
     with closing(sqlite3.connect("m.db")) as database:
         database.execute("UPDATE observations SET state = '1' WHERE id = 1")
         database.commit()

@@ -1,6 +1,5 @@
 """Edits of a database by hand: each is found by rebuilding the tables from the chain of events."""
 
-import hashlib
 import json
 import sqlite3
 from contextlib import contextmanager
@@ -13,8 +12,6 @@ from evenhand.errors import ConflictError, InvalidInputError, TableError
 from evenhand.programme import Head, Programme, integrity, ledger, schema
 
 from ..conftest import mentions, try_each
-
-SECRET = b"a secret of the auditor"
 
 
 def run_some_steps(programme):
@@ -353,26 +350,13 @@ def test_a_row_that_was_removed_is_found_though_its_number_was_given_again(ran):
 # Heads
 
 
-def test_a_head_is_written_signed_and_read(ran, tmp_path):
+def test_a_head_is_written_and_read(ran, tmp_path):
     file = tmp_path / "head.json"
-    signed = ran.verify(key=SECRET)
-    signed.save(file)
-    assert Head.load(file) == signed
+    head = ran.verify()
+    head.save(file)
+    assert Head.load(file) == head
     ran.observe([{"arm": "b1", "state": "broken"}], "rounds")
-    assert ran.verify(Head.load(file), key=SECRET).event == signed.event + 1
-
-
-def test_a_head_that_was_replaced_is_refused(ran, tmp_path):
-    signed = ran.verify(key=SECRET)
-    told = json.dumps([signed.event, signed.chain], separators=(",", ":")).encode()
-    inner = hashlib.sha256(bytes(b ^ 0x36 for b in SECRET.ljust(64, b"\0")) + told).digest()
-    outer = hashlib.sha256(bytes(b ^ 0x5C for b in SECRET.ljust(64, b"\0")) + inner)  # RFC 2104
-    assert signed.signature == outer.hexdigest()
-    ran.observe([{"arm": "b1", "state": "broken"}], "rounds")
-    present = ran.verify()
-    for forged in (present, Head(present.event, present.chain, signed.signature), present.signed(b"another secret!!")):
-        with pytest.raises(InvalidInputError, check=mentions("head", "key")):
-            ran.verify(forged, key=SECRET)
+    assert ran.verify(Head.load(file)).event == head.event + 1
 
 
 @pytest.mark.parametrize("told", ["", "[]", "{}", '{"event": "1", "chain": ""}', '{"event": 0, "chain": ""}', "{" * 9])

@@ -5,14 +5,12 @@ policies, posteriors) are compared by their digests, personal texts by their sea
 
 The chain shows every change of a single event. Two changes agree with themselves: the last events and all that they
 wrote are cut, or events are rewritten with all digests after them. A `Head`, the number and digest of the last event,
-exported earlier and stored elsewhere, shows both; an HMAC-SHA256 under a secret key shows a head that was replaced.
+exported earlier and stored elsewhere, shows both.
 """
 
-import hashlib
-import hmac
 import json
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -29,7 +27,7 @@ MOST_FAULTS = 20
 """Differences after which the search ends."""
 
 SHORTEST_KEY = 16
-"""Bytes of the shortest key that signs."""
+"""Bytes of the shortest secret key."""
 
 TABLES = {name: table for name, table in schema.METADATA.tables.items() if name not in schema.LOGS}
 """Tables that follow from the events; views of arms do not, since reading is no event."""
@@ -47,25 +45,6 @@ class Head:
 
     chain: str
     """Digest of that event and all before it."""
-
-    signature: str | None = None
-    """HMAC-SHA256 of both under a secret key."""
-
-    def signed(self, key: bytes) -> "Head":
-        """Return the head with its signature under a key."""
-        content = as_text([self.event, self.chain]).encode()
-        return replace(self, signature=hmac.new(key, content, hashlib.sha256).hexdigest())
-
-    def check_signature(self, key: bytes) -> None:
-        """Refuse a head that was not signed with a key.
-
-        Raises:
-            InvalidInputError: the signature is missing or belongs to another head or key.
-        """
-        if not hmac.compare_digest(self.signature or "", self.signed(key).signature or ""):
-            raise InvalidInputError(
-                "head: it is not signed with this key. Use a head that was exported under the same key"
-            )
 
     def save(self, file: str | Path) -> None:
         """Write the head as a JSON file."""

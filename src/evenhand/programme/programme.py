@@ -366,7 +366,7 @@ class Programme:
         with self.store.reading() as tx:
             return ledger.events(tx, after, most)
 
-    def verify(self, head: Head | None = None, *, key: bytes | None = None) -> Head:
+    def verify(self, head: Head | None = None) -> Head:
         """Rebuild every table from the chain of events and compare; return the head of the chain.
 
         Cutting the last events, and rewriting events with all digests, leaves a programme that agrees with itself: only
@@ -374,17 +374,13 @@ class Programme:
 
         Args:
             head: exported earlier; the chain must still contain it.
-            key: a secret; `head` must be signed with it, and the head that is returned is.
 
         Raises:
             InvalidInputError: something differs; `faults` has each table, key and column.
         """
-        if head is not None and key is not None:
-            head.check_signature(key)
         with self.store.reading() as tx:
             raise_differences(self.store.address, differences(tx, head))
-            found = head_of(tx)
-        return found if key is None else found.signed(key)
+            return head_of(tx)
 
     def vocabulary(self) -> Vocabulary:
         """Return the words and the calendar of the programme."""

@@ -563,16 +563,14 @@ def restore(programme: str, file: str, run: RunOptions) -> None:
 @command(
     option("--head", "FILE", "Exported earlier; the chain of events must still contain it."),
     option("--export", "FILE", "Write the head of the chain of events, to be stored elsewhere."),
-    option("--key", "FILE", "A secret that signs heads (HMAC-SHA256) and checks their signatures."),
 )
-def verify(one: "Programme", head: str | None, export: str | None, key: str | None, run: RunOptions) -> None:
+def verify(one: "Programme", head: str | None, export: str | None, run: RunOptions) -> None:
     """Rebuild every table from the chain of events, compare, and report each difference."""
-    from evenhand.programme.integrity import Head, read_key
+    from evenhand.programme.integrity import Head
 
     check_target(export, "--export")
-    secret = None if key is None else read_key(key)
     before = None if head is None else Head.load(head)
-    found = one.verify(before, key=secret)
+    found = one.verify(before)
     if export is not None:
         found.save(export)
     since = "" if before is None else f", and contain event {before.event} of {head}"
