@@ -170,13 +170,13 @@ def task_progress(progress: "Progress | None", name: str, turn: int, total: int)
 
     Args:
         progress: callback for all of them, or None.
-        name: name of the task.
+        name: name of the task; empty for parts of one task.
         turn: number of tasks before it.
         total: number of tasks.
     """
     if progress is None:
         return None
-    return lambda doing, share: progress(f"{name}: {doing}", (turn + share) / total)
+    return lambda doing, share: progress(f"{name}: {doing}" if name else doing, (turn + share) / total)
 
 
 @contextmanager

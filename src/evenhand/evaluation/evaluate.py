@@ -29,13 +29,13 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from evenhand.checks import as_generator, check_positive_int
-from evenhand.display import progress_or_none, with_progress_bar
+from evenhand.display import progress_or_none, task_progress, with_progress_bar
 from evenhand.errors import InvalidInputError, NotApplicableError, OutOfDomainError, TooLargeError
 from evenhand.evaluation.count_simulation import simulate_counts
 from evenhand.evaluation.exact import exact_values, is_quick
 from evenhand.evaluation.long_run import LongRun, LongRunLimits, Mixing, mean_by_type, play_long_run
 from evenhand.evaluation.result import Evaluation
-from evenhand.evaluation.rollout import Rollout, part_of, share_of_budget, simulate
+from evenhand.evaluation.rollout import Rollout, share_of_budget, simulate
 from evenhand.evaluation.standard_errors import bias_error, standard_errors, welfare_error
 from evenhand.kernels.compilation import work_clock
 from evenhand.model.arm_matching import all_made_for
@@ -285,8 +285,7 @@ def evaluate_within(
     number = len(strata.parts)
     streams, runs = [rng] if number == 1 else as_generator(rng).spawn(number), list[LongRun]()
     for part, size, stream in zip(strata.parts, strata.sizes.tolist(), streams, strict=True):
-        tell = None if progress is None else part_of(progress, len(runs), number)
-        runs.append(play(part, size, stream, tell))
+        runs.append(play(part, size, stream, task_progress(progress, "", len(runs), number)))
     # An average may take fewer episodes.
     strata = strata._replace(sizes=np.array([len(run.estimates) for run in runs]))
     figures = [(run.estimates, run.rollout.served, run.rollout.returns, run.rollout.used) for run in runs]

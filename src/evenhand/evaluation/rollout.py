@@ -35,7 +35,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from evenhand.checks import as_generator, check_memory, check_positive_int, check_shape
-from evenhand.display import counted, progress_or_none, with_progress_bar
+from evenhand.display import counted, progress_or_none, task_progress, with_progress_bar
 from evenhand.errors import NotApplicableError, PolicyError
 from evenhand.kernels.randomness import draw_keys
 from evenhand.kernels.rank_tables import RankTables, fixed
@@ -177,8 +177,7 @@ def _reserve(
     # Returns and shares served of all episodes, and the arrays of one batch.
     size = 8.0 * (tables + 2) * num_episodes * arms + 40.0 * min(batch_size, num_episodes * arms)
     what, instead = f"the returns of {num_episodes} episodes of {arms} arms", "Use fewer episodes; "
-    if keep_paths:
-        # Two int32 and a double for each step of each arm.
+    if keep_paths:  # two int32 and a double for each step of each arm
         size += 16.0 * num_episodes * steps * arms
         what = f"the paths of {num_episodes} episodes of {steps} steps of {arms} arms"
         instead = "Use fewer episodes or steps, or do not keep the paths; "
@@ -356,13 +355,7 @@ def in_batches(
     size = max(1, min(number, batch_size // width))
     starts = range(0, number, size)
     for batch, (start, stream) in enumerate(zip(starts, rng.spawn(len(starts)), strict=True)):
-        tell = None if progress is None else part_of(progress, batch, len(starts))
-        yield slice(start, min(start + size, number)), stream, tell
-
-
-def part_of(progress: Progress, part: int, parts: int) -> Progress:
-    """A callback that reports the progress of one part as progress of the whole."""
-    return lambda what, share: progress(what, (part + share) / parts)
+        yield slice(start, min(start + size, number)), stream, task_progress(progress, "", batch, len(starts))
 
 
 # -- the steps -------------------------------------------------------------------------------------------------------
@@ -386,9 +379,8 @@ def compiled_tables(policy: Policy | StatefulPolicy, problem: Problem) -> RankTa
     tables = getattr(policy, "rank_tables", None)
     if not isinstance(tables, RankTables):
         return None
-    types = problem.types
     own: list[Array] = [tables.type_of_arm, tables.usage, tables.idle, tables.limit]
-    here: list[Array] = [problem.type_of_arm, types.usage, types.idle, problem.budget_limit]
+    here: list[Array] = [problem.type_of_arm, problem.types.usage, problem.types.idle, problem.budget_limit]
     return tables if all(np.array_equal(one, other) for one, other in zip(own, here, strict=True)) else None
 
 
@@ -478,8 +470,7 @@ def _play_sampled(simulator: Simulator, policy: Policy | StatefulPolicy, play: P
         states[:] = moved.reshape(states.shape)
         return spent, rewards
 
-    shape = sums.served.shape
-    states = simulator.begin(sums.served.size, _stream(play.keys[0], play.first)).reshape(shape)
+    states = simulator.begin(sums.served.size, _stream(play.keys[0], play.first)).reshape(sums.served.shape)
     _play_steps(policy, advance, states, play, sums)
 
 
@@ -554,7 +545,6 @@ def simulate_events(
     rng: Rng = 0,
     progress: Progress | None = None,
     rewards: Floats | None = None,
-    batch_size: int = BATCH,
 ) -> Rollout:
     """Play a policy that serves by rank under the criterion `average`, every arm on its own, from change to change.
 
@@ -566,7 +556,6 @@ def simulate_events(
         rng: seed or generator.
         progress: called at intervals with the current task and the completed share.
         rewards: tables of rewards in place of the arms' own; see `simulate`.
-        batch_size: arms, over all episodes of a batch, that are simulated together.
 
     Raises:
         NotApplicableError: the policy does not serve by rank.
@@ -585,7 +574,7 @@ def simulate_events(
     sums = Sums.zeros((len(gains), num_episodes, problem.num_arms), problem.num_resources)
     visits = np.zeros(types.valid.shape)
     window = (float(warm), (warm + horizon) / 2, float(horizon))
-    for rows, stream, tell in in_batches(num_episodes, problem.num_arms, policy_rng, progress, batch_size):
+    for rows, stream, tell in in_batches(num_episodes, problem.num_arms, policy_rng, progress):
         start, number = rows.start, rows.stop - rows.start
         # A copy: the numbers of an event do not depend on batches.
         world = deepcopy(world_rng)

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from evenhand.checks import LARGEST, plain
-from evenhand.display import Shown, counted
+from evenhand.display import Shown
 from evenhand.errors import (
     Fault,
     InfeasibleError,
@@ -115,7 +115,7 @@ class ResourceFacts:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Check(Shown):
-    """Contents of a model and findings of the lint rules; `print` shows it."""
+    """Contents of a model and findings of the lint rules."""
 
     source: str
     """The file or the name of the problem; empty for a problem made in Python."""
@@ -192,18 +192,6 @@ class Check(Shown):
         number = len(self.notes)
         odd = "one thing looks" if number == 1 else f"{number} things look" if number else "nothing looks"
         return f"{self.source or 'the model'} is sound; {odd} odd"
-
-    def __str__(self) -> str:
-        width = max(len(name) for name, _ in self.facts)
-        lines = [self.summary, "", *(f"  {name:{width}}  {words}" for name, words in self.facts), ""]
-        for one in self.types[:SHOWN]:
-            served = f"served by {listed(one.served_by)}" if one.served_by else "never served"
-            floor = f", at least {100 * one.floor:.3g} % of the time" if one.floor else ""
-            words = f"{counted(one.count, 'arm')}; states {listed(one.states)}; starts in {starts_in_words(one)}"
-            lines.append(f"  {one.name or f'arms[{one.block}]'}: {words}; {served}{floor}")
-        if len(self.types) > SHOWN:
-            lines.append(f"  ... {len(self.types) - SHOWN} more types")
-        return "\n".join([*lines, *([""] if self.notes else []), *(f"- {note}" for note in self.notes)])
 
     def __repr__(self) -> str:
         return f"Check({self.summary})"
@@ -318,11 +306,6 @@ class Check(Shown):
 def listed(labels: Sequence[str]) -> str:
     """Return labels in a row, not too many."""
     return ", ".join(labels[:SHOWN]) + (f" and {len(labels) - SHOWN} more" if len(labels) > SHOWN else "")
-
-
-def starts_in_words(facts: TypeFacts) -> str:
-    """Return the initial states as text."""
-    return "any state" if len(facts.starts_in) == len(facts.states) > 1 else listed(facts.starts_in)
 
 
 def _percent(share: float) -> str:
@@ -597,6 +580,7 @@ RULES = (
     _unreached,
     _discount,
     _nearly_maximin,
-    *(_floors, _promises),
+    _floors,
+    _promises,
 )
 """All rules, in the order of the report."""

@@ -112,27 +112,23 @@ def service_scores(
     weights = np.maximum(weights, LEAST_WEIGHT * weights.max())
     worth = action_values(types, weights, prices, problem.criterion, floor_prices)
     if stationary:
-        return [_order(*fair_worth(problem, weights, prices, floor_prices, worth), bool(problem.spend))]
-    # A finite horizon: step t looks at the best values of step t + 1, and at nothing after the last.
-    best = np.where(types.valid[:, None], worth, -np.inf).max(axis=-1)
-    ahead = np.concatenate([best[:, 1:], np.zeros_like(best[:, :1])], axis=1)
-    every = np.broadcast_to(prices, (steps, problem.num_resources))
-    return [
-        _order(
-            *fair_worth(problem, weights, every[step], floor_prices, worth[:, step], ahead[:, step]),
-            bool(problem.spend),
-        )
-        for step in range(steps)
-    ]
-
-
-def _order(worth: Floats, preferred: Bools, spends_all: bool) -> tuple[Floats, Bools]:
-    """The scores of one step, and what is preferred."""
-    # Logarithms differ by shares of the worth, so that one rounding does for worth of any size.
-    ranks = rank_scores(worth, -np.inf, rounding=None if spends_all else ROUNDING)
-    levels = int(ranks.max()) + 1
-    # From ranks, 0 first, to scores, the highest first; what is best at the prices is lifted above all others.
-    return np.where(ranks >= 0, levels - ranks + preferred * levels, 0).astype(np.float64), preferred
+        by_time = [fair_worth(problem, weights, prices, floor_prices, worth)]
+    else:  # step t looks at the best values of step t + 1, and at nothing after the last
+        best = np.where(types.valid[:, None], worth, -np.inf).max(axis=-1)
+        ahead = np.concatenate([best[:, 1:], np.zeros_like(best[:, :1])], axis=1)
+        every = np.broadcast_to(prices, (steps, problem.num_resources))
+        by_time = [
+            fair_worth(problem, weights, every[step], floor_prices, worth[:, step], ahead[:, step])
+            for step in range(steps)
+        ]
+    scores = []
+    for now, preferred in by_time:
+        # Logarithms differ by shares of the worth, so that one rounding does for worth of any size.
+        ranks = rank_scores(now, -np.inf, rounding=None if problem.spend else ROUNDING)
+        levels = int(ranks.max()) + 1
+        # From ranks, 0 first, to scores, the highest first; what is best at the prices is lifted above all others.
+        scores.append((np.where(ranks >= 0, levels - ranks + preferred * levels, 0.0), preferred))
+    return scores
 
 
 def fair_worth(
@@ -234,9 +230,8 @@ def occupancy_priority(
         array([0, 0, 1], dtype=int32)
     """
     occupancy = as_numbers(occupancy, "occupancy")
-    weights, prices, floor_prices = read_relaxation(weights, prices, floor_prices)
     visits = [occupancy] if problem.criterion.is_stationary else list(np.moveaxis(occupancy, 1, 0))
-    service = service_scores(problem, weights, prices, floor_prices)
+    service = service_scores(problem, *read_relaxation(weights, prices, floor_prices))
     # Where the relaxation never goes it says nothing: the preferred action stands in.
     parts = [
         OccupancyPriority(problem, choice_of(problem, own, preferred), scores)
@@ -289,23 +284,25 @@ class OccupancyPriority(BasePolicy):
         cells = table_rows(self.problem, problem, types)
         return OccupancyPriority(problem, self.laws[cells], self.scores[cells])
 
+    def _drawn_at(self, decision: DecisionStep) -> Indices:
+        """(arm,) actions drawn for a decision, by a copy of its stream, which is not used up."""
+        drawn, _ = self.draw(decision.states[None], copy.deepcopy(decision.rng))
+        return np.asarray(drawn[0], dtype=np.int32)
+
     def ranks_at(self, decision: DecisionStep) -> Indices:
         """(arm, action) ranks behind a decision: drawn actions before those that fill up the budget."""
-        # A copy of the stream: the draw must be the one behind the decision, and must not use up the stream.
-        drawn, _ = self.draw(decision.states[None], copy.deepcopy(decision.rng))
-        return self._ranks_of(decision, drawn[0])
-
-    def _ranks_of(self, decision: DecisionStep, drawn: Indices) -> Indices:
-        cells = decision.types, decision.states
-        hit = drawn[:, None] == np.arange(self.laws.shape[2])
+        cells, hit = (
+            (decision.types, decision.states),
+            self._drawn_at(decision)[:, None] == np.arange(self.laws.shape[2]),
+        )
         return np.where(hit, self.drawn_ranks[cells], self.fill_ranks[cells])
 
     def explain(self, decision: DecisionStep) -> list[str]:
         """(arm,) the reason for each action: the draw, then repair and filling up by rank."""
-        drawn = self.draw(decision.states[None], copy.deepcopy(decision.rng))[0][0]
+        drawn = self._drawn_at(decision)
         num_drawn = int(self.drawn_ranks.max()) + 1
         num_ranks = max(int(self.fill_ranks.max()) + 1, num_drawn)
-        service = RankedService(decision, self._ranks_of(decision, drawn), num_ranks, num_drawn)
+        service = RankedService(decision, self.ranks_at(decision), num_ranks, num_drawn)
         chances = self.laws[decision.types, decision.states, drawn]
         columns = decision.types, decision.states, drawn, decision.actions
         cells = list(zip(*(column.tolist() for column in columns), strict=True))
@@ -441,8 +438,8 @@ class Resolving(RememberingPolicy):
 
     def to_arrays(self) -> dict[str, Array]:
         """Return weights and prices, and how often and how finely prices are searched."""
-        found = {"weights": self.weights, "prices": self.prices}
-        found |= {"every": np.array(self.every), "points": np.array(self.points)}
+        numbers = {"every": np.array(self.every), "points": np.array(self.points)}
+        found = {"weights": self.weights, "prices": self.prices, **numbers}
         return found if self.floor_prices is None else found | {"floor_prices": self.floor_prices}
 
     @classmethod
@@ -491,8 +488,7 @@ class Resolving(RememberingPolicy):
     def policy_at(self, place: int, step: int) -> ExchangeablePriority:
         """Return the policy of a step at a place in the grid; built at the first call."""
         if place not in self._policies:
-            given = (self.weights, self.prices_at(place), self.pay_at(place))
-            self._policies[place] = fair_index(self.problem, *given)
+            self._policies[place] = fair_index(self.problem, self.weights, self.prices_at(place), self.pay_at(place))
         parts = steps_of(self._policies[place])
         part = parts[step % len(parts)]
         assert isinstance(part, ExchangeablePriority)

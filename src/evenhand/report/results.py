@@ -17,7 +17,7 @@ from evenhand.model.objective import num_members
 from evenhand.model.parquet import StoredArms
 from evenhand.model.simulator import Problem
 from evenhand.model.welfare import weight_of_worst
-from evenhand.planning.check import Check, TypeFacts, starts_in_words
+from evenhand.planning.check import Check, TypeFacts
 from evenhand.planning.check import listed as shown_labels
 from evenhand.planning.plan import Decisions, Plan, plan_of
 from evenhand.planning.plan_summary import (
@@ -321,11 +321,12 @@ def _(found: Check) -> Summary:
 
 
 def _type_facts(t: int, one: TypeFacts) -> dict[str, str]:
+    starts_anywhere = len(one.starts_in) == len(one.states) > 1
     return {
         "type": f"{t} {one.name}".strip(),
         "arms": str(one.count),
         "states": shown_labels(one.states),
-        "starts in": starts_in_words(one),
+        "starts in": "any state" if starts_anywhere else shown_labels(one.starts_in),
         "actions": shown_labels(one.actions),
         "served by": shown_labels(one.served_by) or "nothing",
         "service adds at most": fixed(one.service_worth),
