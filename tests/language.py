@@ -35,7 +35,7 @@ VOCABULARY = {  # pattern: better words. Spaces match line breaks.
     r"(?<!there\s)(?:is|are|was) no(?! (?:longer|more|less|better|worse|fewer|greater|larger|smaller)\b)": "is not",
     r"(?:is|are|was|were) to be(?! \w+ing)": "must be",
     r"(?:when|where|if) absent|are no longer there": "by default, if missing",
-    r"(?:what|that|(?:no|some)thing) (?:came|comes|becomes?|became) of|c[ao]mes? of (?:it|that|this)": "result, outcome",
+    r"(?:what|that|(?:no|some)thing) (?:c[ao]mes?|bec[ao]mes?) of|c[ao]mes? of (?:it|that|this)": "result, outcome",
     rf"(?:{COUNTED}) (?:more |less )?an? (?:{UNITS})(?! (?:later|before|earlier|is|has))": "per",
     r"(?:\d[\d.]*|requests?|steps?|arms?) a (?:second|client|part|step)": "per",
     r"leans? on|goes before|(?:goes|going|go|went) on(?! to)": "shrunk towards, take precedence, continue",
