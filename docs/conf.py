@@ -14,6 +14,7 @@ from sphinx.addnodes import pending_xref
 from sphinx.application import Sphinx
 from sphinx.environment import BuildEnvironment
 from sphinx.ext.napoleon.docstring import GoogleDocstring
+from sphinx.pycode import ModuleAnalyzer
 from sphinx.writers.html5 import HTML5Translator
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -124,6 +125,8 @@ def read_property(self: GoogleDocstring) -> tuple[str, list[str]]:
 
 
 GoogleDocstring._consume_inline_attribute = read_property
+# A function with overloads is shown once, with all of its arguments.
+ModuleAnalyzer.overloads = property(lambda self: {}, lambda self, found: None)
 
 
 # -- Mathematics -------------------------------------------------------------------------------------------------------
@@ -133,6 +136,7 @@ def write_math(self: HTML5Translator, node: nodes.Element) -> None:
     """Write MathML."""
     block = isinstance(node, nodes.math_block)
     formula = re.sub(r"\\[Bb]ig+[lrm]?(?![a-z])", "", node.astext()).replace(r"\dots", r"\ldots")
+    formula = re.sub(r"(?<!\^)'", r"^\\prime", formula)
     mathml = tex2mathml(formula, as_block=block)
     self.body.append(f'<div class="math">{mathml}</div>' if block else mathml)
     raise nodes.SkipNode

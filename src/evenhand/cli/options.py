@@ -307,7 +307,7 @@ _FIT = (
     option("--welfare", "W", "Welfare, as in solve; written into the model."),
     option("--over", "arms|groups", "Members of welfare; every type is a group by default, or see --group."),
     option("--gone-after", "STEPS", _GONE, type=click.FloatRange(min=0)),
-    option("--carry-action", None, "An action goes on through missed steps; by default they are idle.", is_flag=True),
+    option("--carry-action", None, "An action continues through missed steps; by default they are idle.", is_flag=True),
     option("--prior", "C", _PRIOR, type=float),
     option("--unseen", "idle|forbid|FILE", "Transitions of unobserved pairs: of the idle action, none, or a table's."),
     option("--only-worse", None, "Under the idle action a state never improves, in their order.", is_flag=True),

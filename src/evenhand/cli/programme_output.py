@@ -142,7 +142,7 @@ def change_summary(found: "ChangePreview") -> Summary:
 
 
 def standing(found: "Refitted", model: str) -> str:
-    """Return what became of a refit.
+    """Return the outcome of a refit.
 
     Args:
         found: the refit.

@@ -38,7 +38,7 @@ def progress(quiet: bool) -> "Iterator[Progress | None]":
     """Yield a callback for progress; None if quiet.
 
     Args:
-        quiet: whether nothing is to be shown.
+        quiet: True shows nothing.
     """
     if quiet:
         yield None

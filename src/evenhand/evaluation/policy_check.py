@@ -136,7 +136,7 @@ def _try_resuming(starts: StatefulPolicy, resumes: Resuming, trials: list[Indice
         # The generator is not part of a memory, so both get the same.
         again, same = resumes.resume(actor.memory()), copy.deepcopy(rng)
         if not np.array_equal(actor.act(states.copy(), rng), again.act(states.copy(), same)):
-            raise PolicyError("it goes on in another way from what it remembered")
+            raise PolicyError("it continues differently from its own memory")
 
 
 def _try_allocating(policy: Exchangeable, problem: Problem, counts: Ints, deterministic: bool) -> None:

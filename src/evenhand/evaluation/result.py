@@ -89,7 +89,7 @@ class Evaluation(Shown):
     """True if these are exact values rather than estimates."""
 
     truncation_bound: float | None = 0.0
-    """No value changes by more than this if episodes went on; 0 when exact, None if it is not known."""
+    """No value changes by more than this if episodes continued; 0 when exact, None if it is not known."""
 
     num_episodes: int | None = None
     """Episodes played; None when exact."""

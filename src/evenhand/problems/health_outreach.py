@@ -58,7 +58,7 @@ def health_outreach(
 ) -> CoupledMDP:
     """People drift away from a health programme, and workers have little time to call or visit them.
 
-    The groups' dynamics are illustrative, drawn from plausible ranges; they are no programme's data.
+    The groups' dynamics are illustrative, drawn from plausible ranges; they are not data of a programme.
 
     Args:
         num_arms: number of people, spread evenly over the groups.

@@ -459,4 +459,4 @@ def check_text(value: object, name: str, empty: bool = False) -> str:
 
 def fault_of_text(text: str) -> str:
     """Return the fault of a text that a database cannot hold; empty if valid."""
-    return "has characters that are no text" if _NO_TEXT.search(text) else ""
+    return "has characters that are not text" if _NO_TEXT.search(text) else ""

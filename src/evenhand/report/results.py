@@ -159,8 +159,8 @@ def _mixture_facts(solution: Solution) -> list[tuple[str, str]]:
     if solution.welfare_without_redraw is not None:
         facts.append(("if drawn once", f"welfare {fixed(solution.welfare_without_redraw, 6)} with a single draw"))
     if solution.selection_bias is not None and solution.welfare_stderr > 0:
-        bias = f"{solution.selection_bias:+.2g} on the episodes it was chosen on, beside fresh ones"
-        facts.append(("selection_bias", bias))
+        bias = f"{solution.selection_bias:+.2g} of welfare on the episodes of the choice beside fresh ones"
+        facts.append(("selection bias", bias))
     realised = _realised(solution.realised_gini, solution.realised_gini_stderr, solution.problem.over)
     facts.append(("inequality", f"Gini coefficient {fixed(solution.gini_coefficient)} of expected values{realised}"))
     return facts

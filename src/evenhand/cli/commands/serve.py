@@ -33,7 +33,7 @@ DEMO = "demo"
 @option("--proxy proxies", "ADDRESS", "Believe a reverse proxy's X-Forwarded-For; repeatable.", multiple=True)
 @option("--trust-header", "HEADER", "Header by which --proxy names the holder, such as X-Remote-User.", default="")
 @option("--proxy-secret", "FILE", "File with X-Proxy-Secret, for --trust-header.")
-@option("--rate", None, "Requests per second and client.", default=200.0, type=click.FloatRange(min=0.1))
+@option("--rate", None, "Requests per second of each client.", default=200.0, type=click.FloatRange(min=0.1))
 @option("--keep", "FILE", "Store the programme of `evenhand serve demo` in this file.")
 @run_options(seeded=False)
 def command(

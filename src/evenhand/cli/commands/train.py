@@ -26,7 +26,7 @@ from evenhand.cli.refusals import OptionError
 )
 @backend_option("the runs of --seeds execute")
 @option("--out", "POLICY", "Save the policy; training can then be resumed, too.")
-@option("--resume", None, "Go on where an interrupted run with the same --out stopped.", is_flag=True)
+@option("--resume", None, "Continue an interrupted run with the same --out.", is_flag=True)
 @option("--tensorboard", "FOLDER", "Write TensorBoard's logs there.")
 @run_options(seeded=False)
 def command(source: ModelSource, run: RunOptions, seeds: int | None, resume: bool, **options: Any) -> None:
@@ -101,7 +101,7 @@ def _way_on(checkpoints: Sequence[Path]) -> Iterator[None]:
         yield
     except KeyboardInterrupt:
         if there := [str(file) for file in checkpoints if file.exists()]:
-            text = f"the checkpoint is in {', '.join(there)}; the same command with --resume goes on"
+            text = f"the checkpoint is in {', '.join(there)}; the same command with --resume continues"
             click.echo(text, err=True)
         raise
 

@@ -143,7 +143,7 @@ def _doubts(names: Sequence[str], arms: Sequence[RosterArm], words: Vocabulary) 
         before, near = known.get(name), present.get(plain(name))
         if before is not None and before.left_step is not None:
             why = f"left {words.at(before.left_step)}: {before.left_why}"
-            doubts.append(f"{quoted(name)} took part before, and {why}. Joining again goes on with that history")
+            doubts.append(f"{quoted(name)} took part before, and {why}. Joining again continues that history")
         elif before is None and near is not None:
             doubts.append(f"{quoted(name)} is written almost like {quoted(near.name)}, who takes part")
     return tuple(doubts)

@@ -67,7 +67,7 @@ def adopt(request: Request, form: layout.Sending) -> Response:
 
     def write(**by: Any) -> int | None:
         if not form.text("sure"):
-            raise InvalidInputError("tick the box that says that plans are to be made by it from now on")
+            raise InvalidInputError("tick the box that says that plans will be made by it from now on")
         return layout.programme_of(request).adopt(form.number("refit"), **by).adopted_event
 
     return _submit(request, form, "The model stays as it is", write)
