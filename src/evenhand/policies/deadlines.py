@@ -270,7 +270,7 @@ class Deadlines:
         actions = np.where(types.served[kinds, states, planned], types.idle[kinds, states], planned)
         services = types.usage, types.served & types.valid, least, self.worth, unit
         rules = *services, side_by_side, self.problem.budget_limit, actions
-        from evenhand.kernels.service_in_turn import serve_in_turn  # loads Numba
+        from evenhand.kernels.greedy_service import serve_in_turn  # loads Numba
 
         serve_in_turn(kinds, states, planned, forced, turn, *rules)
         return actions
