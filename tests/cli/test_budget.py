@@ -17,13 +17,15 @@ CREW = ["crew-maintenance", "-p", "num_arms=3", "-p", "num_states=2", "-p", "num
 MACHINES = ["machine-replacement", "-p", "num_arms=3"]
 
 TAKE_A_MODEL = sorted(
-    name for name, command in application.commands.items() if any(p.name == "model" for p in command.params)
+    name
+    for name in application.list_commands(None)
+    if any(parameter.name == "model" for parameter in application.get_command(None, name).params)
 )
 
 
 @pytest.mark.parametrize("name", TAKE_A_MODEL)
 def test_every_command_that_takes_a_model_takes_a_budget(name):
-    options = {option for parameter in application.commands[name].params for option in parameter.opts}
+    options = {option for parameter in application.get_command(None, name).params for option in parameter.opts}
     assert "--budget" in options
 
 

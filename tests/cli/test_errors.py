@@ -8,7 +8,7 @@ from evenhand.errors import InvalidInputError, TooLargeError
 from ..conftest import mentions
 
 
-@pytest.mark.parametrize("name", sorted(application.commands))
+@pytest.mark.parametrize("name", application.list_commands(None))
 def test_a_wrong_option_of_every_command_is_reported_as_json(name, evenhand):
     told = evenhand(name, "--jsonn", "--json").failure
     assert told["exit_code"] == 2

@@ -97,7 +97,7 @@ def test_faults_are_reported_and_nothing_is_written(log, folder, evenhand, chang
 
 def test_every_option_is_an_argument_of_the_function_and_back() -> None:
     own = {"log", "out", "report", "as_json", "quiet", "seed"}
-    options = {parameter.name for parameter in application.commands["fit"].params} - own
+    options = {parameter.name for parameter in application.get_command(None, "fit").params} - own
     arguments = set(inspect.signature(eh.fit).parameters) - {"log", "rng", "progress", "records", "model"}
     grouped = {field.name for kind in (LogOptions, ModelOptions) for field in fields(kind)}
     assert options == arguments | grouped

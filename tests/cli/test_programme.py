@@ -110,7 +110,7 @@ def test_refusals(begun, evenhand, arguments, told):
 
 
 def test_every_command_says_what_it_does():
-    group = application.commands["programme"]
+    group = application.get_command(None, "programme")
     assert {"create", "status", "plan", "accept", "record", "observe", "refit", "adopt"} <= set(group.commands)
     assert all(command.help for command in group.commands.values())
 

@@ -32,7 +32,7 @@ class TestTheSameEverywhere:
         assert all(f"{each.name}: {HELPS[each.name]}" in inspect.getdoc(train) for each in fields(TrainingRun))
 
     def test_on_the_command_line(self):
-        options = {option.name: option for option in application.commands["train"].params}
+        options = {option.name: option for option in application.get_command(None, "train").params}
         for setting in fields(TrainingSettings):
             option = options[setting.name]
             assert option.help == HELPS[setting.name] and option.help

@@ -123,7 +123,10 @@ class Commands(click.Group):
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the list."""
-        commands = [(name, self.get_command(ctx, name)) for name in self.list_commands(ctx)]
-        rows = [(name, command.get_short_help_str(1000)) for name, command in commands if command]
         with formatter.section("Commands"):
-            formatter.write_dl(rows)
+            formatter.write_dl([(name, self.listed_help(ctx, name)) for name in self.list_commands(ctx)])
+
+    def listed_help(self, ctx: click.Context, name: str) -> str:
+        """Return the line of a command in the list."""
+        command = self.get_command(ctx, name)
+        return "" if command is None else command.get_short_help_str(1000)

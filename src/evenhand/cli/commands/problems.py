@@ -6,10 +6,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from evenhand.cli.arguments import read_parameters
-from evenhand.cli.console import print_table
 from evenhand.cli.options import RunOptions, option, run_options
 from evenhand.errors import InvalidInputError
-from evenhand.report.summary import table
 
 if TYPE_CHECKING:
     from evenhand.problems import catalog
@@ -58,6 +56,9 @@ def _type_name(parameter: "catalog.Parameter") -> str:
 
 
 def _show(entry: "catalog.Entry") -> None:
+    from evenhand.cli.console import print_table
+    from evenhand.report.summary import table
+
     rows = []
     for parameter in entry.parameters:
         values = " | ".join(map(str, parameter.choices)) or _type_name(parameter)

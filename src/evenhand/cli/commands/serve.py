@@ -1,11 +1,9 @@
 """`evenhand serve`, and `evenhand token` for those whom it lets in."""
 
-import socket
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -13,9 +11,10 @@ import click
 from evenhand.cli.completion import Commands
 from evenhand.cli.options import RunOptions, option, run_options
 from evenhand.cli.refusals import OptionError
-from evenhand.report.summary import Summary, table
 
 if TYPE_CHECKING:
+    from socket import socket
+
     from evenhand.programme.api.auth import Role, Tokens
     from evenhand.programme.programme import Programme
 
@@ -83,6 +82,8 @@ def command(
 @contextmanager
 def _opened(programme: str, keep: str | None, run: RunOptions) -> "Iterator[Programme]":
     """Yield the programme; for demo one with made-up data, in a temporary folder unless it has a file."""
+    from tempfile import TemporaryDirectory
+
     from evenhand.programme.demo import make_demo
     from evenhand.programme.programme import Programme
 
@@ -95,7 +96,7 @@ def _opened(programme: str, keep: str | None, run: RunOptions) -> "Iterator[Prog
             yield opened
 
 
-def _print_address(listener: socket.socket, scheme: str, programme: "Programme", run: RunOptions) -> None:
+def _print_address(listener: "socket", scheme: str, programme: "Programme", run: RunOptions) -> None:
     """Print the address, once the programme answers and the port is ours."""
     host, port = listener.getsockname()[:2]
     where = f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
@@ -160,6 +161,8 @@ def revoke(file: str, name: str, run: RunOptions) -> None:
 @run_options(seeded=False)
 def list_holders(file: str, run: RunOptions) -> None:
     """List the holders of FILE, with their roles and groups."""
+    from evenhand.report.summary import Summary, table
+
     rows: list[dict[str, Any]] = []
     for digest, holder in _tokens(file).lines:
         roles, groups = [role for role in ROLES if role in holder.roles], sorted(holder.groups or ())
