@@ -205,7 +205,8 @@ def try_extra(check: Check, python: str | None, wheel: Path, extra: str) -> str:
 
 def try_lowest(check: Check, python: str, wheel: Path) -> str:
     """Install the lowest versions, and run a selection of the tests against the wheel."""
-    home = check.make(python, *floors(["data", "service"]), wheel, "pytest", "pytest-xdist", "hypothesis", "httpx")
+    beside = ("pytest", "pytest-xdist", "hypothesis", "httpx", "pandas", "cvxpy")
+    home = check.make(python, *floors(["data", "service"]), wheel, *beside)
     work = home / "work"
     shutil.copytree(ROOT / "tests", work / "tests", ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copy(ROOT / "pyproject.toml", work)
