@@ -441,7 +441,9 @@ def test_dominated_allocations_are_not_best(seed):
 
 @pytest.mark.parametrize("criterion", ["discounted", "average"])
 @pytest.mark.parametrize("spend", ["at most", "all"])
-@pytest.mark.parametrize("false", [{(0, -1), (-1, 0)}, {(0, -1), (-1, 0), (1, -1), (-1, 1)}, {(1, 0), (-1, 1)}, {(0, 1)}])
+@pytest.mark.parametrize(
+    "false", [{(0, -1), (-1, 0)}, {(0, -1), (-1, 0), (1, -1), (-1, 1)}, {(1, 0), (-1, 1)}, {(0, 1)}]
+)
 def test_false_rules_of_dominance_change_nothing(criterion, spend, false):
     rng = np.random.default_rng(2)
     rewards = [[1, 0], [0, 0], [0, -1]]  # with ties

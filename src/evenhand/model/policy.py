@@ -484,7 +484,7 @@ def check_budget(problem: Problem, spent: Floats, step: int | None, first: int =
 
 
 def service_limits(problem: Problem) -> tuple[Floats, Floats]:
-    """(type, state, action, resource) usage and (resource,) limits under which greedy service spends what must be spent.
+    """(type, state, action, resource) usage and (resource,) limits by which greedy service spends what must be spent.
 
     With such budgets the arms that are not needed to spend them are one resource more: an action that uses no unit of
     these budgets takes one of these arms.
