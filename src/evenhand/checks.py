@@ -125,12 +125,23 @@ def read_seeds(seeds: int | Sequence[int], first: int) -> list[int]:
         seeds: number of seeds, or the seeds themselves.
         first: first seed, if a number is given.
     """
-    if not isinstance(seeds, Sequence) or isinstance(seeds, str):
+    if not np.iterable(seeds):
         return [first + number for number in range(check_positive_int(seeds, "seeds"))]
-    numbers = list(seeds)
-    if not numbers or any(number in numbers[:place] for place, number in enumerate(numbers)):
-        raise InvalidInputError(f"seeds: expected different whole numbers, at least one, got {seeds!r}")
-    return numbers
+    return read_different(seeds, "seeds", least=0)
+
+
+def read_different(numbers: Sequence[int], name: str, least: int) -> list[int]:
+    """Return one or more different integers, or raise InvalidInputError.
+
+    Args:
+        numbers: the integers.
+        name: name of the argument.
+        least: the least that is allowed.
+    """
+    listed = list(numbers) if np.iterable(numbers) else []
+    if not listed or any(whole_fault(one, least) for one in listed) or len(set(listed)) < len(listed):
+        raise InvalidInputError(f"{name}: expected different whole numbers from {least}, at least one, got {numbers!r}")
+    return [int(one) for one in listed]
 
 
 def check_fraction(value: object, name: str, *, below_one: bool = False) -> float:

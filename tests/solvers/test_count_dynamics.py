@@ -439,6 +439,23 @@ def test_dominated_allocations_are_not_best(seed):
     assert dominated > 0
 
 
+@pytest.mark.parametrize("criterion", ["discounted", "average"])
+@pytest.mark.parametrize("spend", ["at most", "all"])
+@pytest.mark.parametrize(
+    "false", [{(0, -1), (-1, 0)}, {(0, -1), (-1, 0), (1, -1), (-1, 1)}, {(1, 0), (-1, 1)}, {(0, 1)}]
+)
+def test_false_rules_of_dominance_change_nothing(criterion, spend, false):
+    rng = np.random.default_rng(2)
+    rewards = [[1, 0], [0, 0], [0, -1]]  # with ties
+    arm = Arm(rng.dirichlet(np.ones(3), size=(3, 2)), rewards, [[0], [1]])
+    problem = CoupledMDP([arm], [3.0], 0.9, counts=[6], spend=spend).with_criterion(criterion)
+    plan, initial = plan_counts(problem, 0), problem.types.initial[0]
+    plan.__dict__["trusted"] = frozenset(false)
+    found, exact = (solve_counts(one, initial, 1e-9) for one in (plan, plan_counts(problem, np.inf)))
+    assert found.upper_bound == pytest.approx(exact.upper_bound, rel=1e-7)
+    assert found.lower_bound == pytest.approx(exact.upper_bound, rel=1e-7)
+
+
 def test_points_without_an_arm():
     for x, below in zip(lattice_points(3, 3), lattice_below(3, 3), strict=True):
         for state, number in enumerate(below):

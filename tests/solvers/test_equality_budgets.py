@@ -152,6 +152,32 @@ def test_every_policy_spends_all_or_is_refused(name, criterion):
         )
 
 
+@pytest.mark.parametrize("name", [entry.name for entry in REGISTRY])
+@pytest.mark.parametrize("criterion", ["discounted", "average", "finite:4"])
+def test_services_of_other_budgets_leave_enough_arms(name, criterion):
+    usage = [[0, 0], [1, 0], [0, 1]]
+    rows = [[[0.5, 0.5], [1, 0], [0.6, 0.4]], [[0, 1], [0.7, 0.3], [0.4, 0.6]]]
+    arms = [eh.Arm(rows, [[1, -1, 3], [0, -2, 2]], usage), eh.Arm(rows, [[1, -3, 1.5], [0, -1, 2]], usage)]
+    spend = ["all", "at most"]
+    problem = eh.CoupledMDP(arms, [3, 2], 0.9, counts=[2, 2], spend=spend, criterion=criterion)
+    try:
+        policy = eh.make_policy(problem, name, "utilitarian")
+    except NotApplicableError:
+        assert name in ("re-solving", "never-act", "cp-drl", "whittle", "set-expansion", "two-set")
+        return
+    for method in ("exact", "monte-carlo"):  # which checks every step; which plays compiled tables
+        try:
+            found = eh.evaluate(problem, policy, "utilitarian", method=method, num_episodes=50, rng=0)
+        except NotApplicableError:
+            continue
+        assert found.budget_used[0] == pytest.approx(1.0)
+    counts = np.array([[[2, 0], [1, 1]], [[0, 2], [0, 2]]])
+    if hasattr(policy, "allocate"):
+        allocated = policy.allocate(counts, np.random.default_rng(0))
+        assert (allocated[..., 1].sum(axis=(1, 2)) == 3).all()
+        assert (allocated[..., 2].sum(axis=(1, 2)) <= 1).all()
+
+
 def test_underspending_is_a_fault_of_the_policy():
     problem = eh.problems.machine_replacement(num_arms=3).with_spend("all")
     with pytest.raises(PolicyError):

@@ -43,7 +43,16 @@ from evenhand.kernels.stepping import World, first_states
 from evenhand.model.arm_matching import check_arms
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.criterion import WARM_UP
-from evenhand.model.policy import Policy, StatefulPolicy, begin, check_acts, check_budget, checked_shape, missing_action
+from evenhand.model.policy import (
+    Policy,
+    StatefulPolicy,
+    begin,
+    check_acts,
+    check_budget,
+    checked_shape,
+    missing_action,
+    service_limits,
+)
 from evenhand.model.simulator import Problem, Simulator, check_problem
 from evenhand.typing import Array, Floats, Indices, Ints, Progress, Rng
 
@@ -379,8 +388,8 @@ def compiled_tables(policy: Policy | StatefulPolicy, problem: Problem) -> RankTa
     tables = getattr(policy, "rank_tables", None)
     if not isinstance(tables, RankTables):
         return None
-    own: list[Array] = [tables.type_of_arm, tables.usage, tables.idle, tables.limit]
-    here: list[Array] = [problem.type_of_arm, problem.types.usage, problem.types.idle, problem.budget_limit]
+    own: list[Array] = [tables.type_of_arm, tables.idle, tables.usage, tables.limit]
+    here: list[Array] = [problem.type_of_arm, problem.types.idle, *service_limits(problem)]
     return tables if all(np.array_equal(one, other) for one, other in zip(own, here, strict=True)) else None
 
 

@@ -157,7 +157,7 @@ def play(dynamics, tables, totals, states, steps, first, begin, end):
         (type, state, action) visits in the steps whose weight is not 0.
     """
     rewards, usage, type_of_arm = dynamics.rewards, tables.usage, tables.type_of_arm
-    num_arms, num_states, num_resources = len(type_of_arm), tables.idle.shape[1], usage.shape[3]
+    num_arms, num_states, num_resources = len(type_of_arm), tables.idle.shape[1], totals.used.shape[1]
     room, spent = make_room(tables), np.empty(num_resources)
     visits = np.zeros(dynamics.serves.shape, dtype=np.int64)
     for e in range(begin, end):
@@ -246,7 +246,7 @@ def play_changes(dynamics, tables, totals, states, changes, first, begin, end):
                     visits[kind, s, a] += weight
                     if dynamics.serves[kind, s, a]:
                         totals.served[e, n] += weight
-                        for k in range(usage.shape[3]):
+                        for k in range(totals.used.shape[1]):
                             totals.used[e, k] += weight * usage[kind, s, a, k]
                 if waits[n] == wait and wait < math.inf:
                     u = uniform_at(changes.keys[change, 1], row + np.uint64(n))

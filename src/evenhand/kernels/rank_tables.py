@@ -26,7 +26,7 @@ class RankTables(NamedTuple):
     """(period, type, state, action) running sums of the distribution of the drawn action; empty if none is drawn."""
 
     usage: Floats
-    """(type, state, action, resource)"""
+    """(type, state, action, resource); see `service_limits`"""
 
     idle: Indices
     """(type, state) the action of arms that are not served."""

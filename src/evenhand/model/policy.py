@@ -483,6 +483,25 @@ def check_budget(problem: Problem, spent: Floats, step: int | None, first: int =
         )
 
 
+def service_limits(problem: Problem) -> tuple[Floats, Floats]:
+    """(type, state, action, resource) usage and (resource,) limits by which greedy service spends what must be spent.
+
+    With such budgets the arms that are not needed to spend them are one resource more: an action that uses no unit of
+    these budgets takes one of these arms.
+
+    Args:
+        problem: the problem.
+    """
+    must, types = problem.spends_all, problem.types
+    if not must.any():
+        return types.usage, problem.budget_limit
+    own = types.usage[..., must]
+    unit = np.where(types.valid[..., None] & (own > 0), own, np.inf).min(axis=(0, 1, 2))
+    takes = (own == 0).all(axis=-1, keepdims=True).astype(np.float64)
+    spare = problem.num_arms - np.rint(problem.budget[must] / unit).sum()
+    return np.concatenate([types.usage, takes], axis=-1), np.append(problem.budget_limit, spare)
+
+
 def _when(step: int | None, episode: int | None = None, arm: int | None = None) -> str:
     """Beginning of a message: `step 3, episode 7: `."""
     places = (("step", step), ("episode", episode), ("arm", arm))

@@ -306,4 +306,4 @@ def _exceeded_limit(make: Callable[[], CountPlan | TypedPlan], least_bytes: floa
         return f"counts: {human_bytes(need)} of memory, above {allowed:.0%} of the {free} that are free{lifted}"
     most = current_effort().operations
     lifted = _lifted("counts") if plan.operations <= REFUSED else ""
-    return "" if plan.operations < most else f"counts: {plan.operations:.1g} operations, above {most:.1g}{lifted}"
+    return "" if plan.operations < most else f"counts: {plan.operations:.2g} operations, above {most:.2g}{lifted}"

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, TypedDict
 import numpy as np
 from scipy.special import stdtr
 
-from evenhand.checks import check_positive_int, read_seeds
+from evenhand.checks import read_different, read_seeds
 from evenhand.display import FrameLibrary, Shown, as_frame, counted, from_report, progress_or_none, with_progress_bar
 from evenhand.errors import EvenhandError, InvalidInputError
 from evenhand.evaluation.evaluate import Evaluation, Method
@@ -382,8 +382,8 @@ def _named(given: Any, argument: str) -> dict[str, Any]:
         if twice := [label for place, label in enumerate(labels) if label in labels[:place]]:
             raise InvalidInputError(f"{argument}: {twice[0]!r} twice; give a mapping from names of your own")
         found = dict(zip(labels, listed, strict=True))
-    if not found:
-        raise InvalidInputError(f"{argument}: expected at least one")
+    if not found or any(one is None for one in found.values()):
+        raise InvalidInputError(f"{argument}: expected at least one, and none that is None")
     return found
 
 
@@ -413,7 +413,7 @@ def _sized(problems: Mapping[str, Any], sizes: Sequence[int] | None) -> "list[tu
     found = []
     for name, given in problems.items():
         label, parameters = given if isinstance(given, tuple) else (given, {})
-        for size in [None] if sizes is None else [check_positive_int(size, "sizes") for size in sizes]:
+        for size in [None] if sizes is None else read_different(sizes, "sizes", least=1):
             if isinstance(label, str):
                 made: Any = build(label, {**parameters, **({} if size is None else {"num_arms": size})})
             elif size is None or hasattr(given, "num_arms"):

@@ -35,7 +35,7 @@ from evenhand.model.arm_matching import matched_types, table_rows
 from evenhand.model.composite import TimeVaryingPolicy, steps_of
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.explanations import DecisionStep, RankedService, ServiceOrder, first_of_each, order_by_rank
-from evenhand.model.policy import BasePolicy, check_arrays
+from evenhand.model.policy import BasePolicy, check_arrays, service_limits
 from evenhand.model.stateful_policy import MOST, Actor, Memory, Remembered, RememberingPolicy, on_batches, read_memory
 from evenhand.policies.priority import (
     NOISE,
@@ -346,8 +346,8 @@ class OccupancyPriority(BasePolicy):
     @cached_property
     def rank_tables(self) -> RankTables:
         """Tables by which whole episodes are played in one compiled loop."""
-        problem, types = self.problem, self.problem.types
-        arms = (problem.type_of_arm, self.fill_ranks, types.usage, types.idle, problem.budget_limit)
+        problem, (usage, limit) = self.problem, service_limits(self.problem)
+        arms = (problem.type_of_arm, self.fill_ranks, usage, problem.types.idle, limit)
         return rank_tables(*arms, drawn=(self.drawn_ranks, self._cumulative))
 
     def draw(self, states: Indices, rng: np.random.Generator) -> tuple[Indices, np.uint64]:

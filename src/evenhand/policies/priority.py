@@ -25,7 +25,7 @@ from evenhand.kernels.rank_tables import RankTables, rank_tables
 from evenhand.model import MOST_ARMS, CoupledMDP, Criterion
 from evenhand.model.arm_matching import table_rows
 from evenhand.model.explanations import DecisionStep, ServiceOrder, explain_by_rank, order_by_rank
-from evenhand.model.policy import BasePolicy, check_arrays
+from evenhand.model.policy import BasePolicy, check_arrays, service_limits
 from evenhand.model.simulator import Problem, needs_tables
 from evenhand.model.stateful_policy import on_batches
 from evenhand.typing import Array, Floats, Indices, Ints
@@ -81,9 +81,13 @@ class PriorityPolicy(BasePolicy):
     @cached_property
     def rank_tables(self) -> RankTables:
         """Tables by which whole episodes are played in one compiled loop."""
-        problem, types = self.problem, self.problem.types
-        arms = (problem.type_of_arm, self.ranks, types.usage, types.idle, problem.budget_limit)
+        usage, limit = self._limits
+        arms = (self.problem.type_of_arm, self.ranks, usage, self.problem.types.idle, limit)
         return rank_tables(*arms, self.stop, self.shuffle)
+
+    @cached_property
+    def _limits(self) -> tuple[Floats, Floats]:
+        return service_limits(self.problem)
 
     def to_arrays(self) -> dict[str, Array]:
         """Return scores and threshold."""
@@ -162,7 +166,7 @@ class ExchangeablePriority(PriorityPolicy):
         types = self.problem.types
         # Both are changed rank by rank: arms that are not yet served, and the budget that is left.
         left = counts.copy()
-        budget = np.repeat(self.problem.budget_limit[None], len(counts), axis=0)
+        budget = np.repeat(self._limits[1][None], len(counts), axis=0)
         allocation = np.zeros((*counts.shape, types.valid.shape[2]), dtype=np.int64)
         for group, usage, equal in self._groups:
             serve = self._serve_equal if equal else self._serve_one_by_one
@@ -178,7 +182,7 @@ class ExchangeablePriority(PriorityPolicy):
         found = []
         for rank in range(self.ranks.max() + 1):
             group = np.argwhere(self.ranks == rank)
-            usage = self.problem.types.usage[tuple(group.T)]
+            usage = self._limits[0][tuple(group.T)]
             # One action a state: then no arm is drawn twice, and equal usage makes all draws alike.
             one_action = len(np.unique(group[:, :2], axis=0)) == len(group)
             found.append((group, usage, one_action and bool((usage == usage[0]).all())))
@@ -212,7 +216,7 @@ class ExchangeablePriority(PriorityPolicy):
         self, group: Ints, usage: Floats, left: Ints, budget: Floats, allocation: Ints, rng: np.random.Generator
     ) -> None:
         """Unequal usage: draw arm after arm, all episodes at once."""
-        most = int(min(left.sum(axis=(1, 2)).max(), _room(usage, self.problem.budget_limit).max()))
+        most = int(min(left.sum(axis=(1, 2)).max(), _room(usage, self._limits[1]).max()))
         if most > MOST_DRAWS:
             raise TooLargeError(
                 f"up to {most} arms would have to be drawn one by one, since equal scores use different amounts. "
@@ -241,7 +245,7 @@ class ExchangeablePriority(PriorityPolicy):
         """The allocations that may be drawn at one count state, at the most, roughly: those within one rank."""
         most = 1.0
         for group, usage, equal in self._groups:
-            served = min(self.problem.num_arms, int(_room(usage, self.problem.budget_limit).max()))
+            served = min(self.problem.num_arms, int(_room(usage, self._limits[1]).max()))
             # Ways to spread so many units over the cells; over one cell more if not all need be spent.
             cells = len(group) - (equal and not self.stop)
             most = max(most, float(comb(served + cells, cells)))
@@ -265,14 +269,14 @@ class ExchangeablePriority(PriorityPolicy):
         """Unroll the draws within one rank, from every allocation reached so far."""
         if not counts[group[:, 0], group[:, 1]].any():
             return law  # no arm can be drawn
-        types, limit = self.problem.types, self.problem.budget_limit
+        types, (every_usage, limit) = self.problem.types, self._limits
         done: dict[bytes, float] = {}
         while law:
             following: dict[bytes, float] = {}
             for key, chance in law.items():
                 allocation = np.frombuffer(key, dtype=np.int64).reshape(types.valid.shape)
                 left = (counts - allocation.sum(axis=-1))[group[:, 0], group[:, 1]]
-                budget = limit - np.einsum("tsa,tsak->k", allocation, types.usage)
+                budget = limit - np.einsum("tsa,tsak->k", allocation, every_usage)
                 crowd = left * (usage <= budget).all(axis=1)
                 total = int(crowd.sum())
                 # No arm fits: this allocation is final. With stopping it may be final with chance 1 / (total + 1).

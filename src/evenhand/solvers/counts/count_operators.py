@@ -37,6 +37,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from evenhand.errors import NotConvergedError
 from evenhand.kernels.lattice import (
     add_arm,
     lattice_below,
@@ -497,6 +498,9 @@ class Lister:
             factor: discount.
             trusted: rules of dominance that are taken for true, unproved; by default those that hold at the values.
             most: values that are stored at once; if there are more allocations, they are examined part by part.
+
+        Raises:
+            NotConvergedError: the trusted rules contradict each other.
         """
         # Rounding is much less than this share of the values.
         least, faces = 1e-9 * float(np.abs(value).max()), np.zeros(len(self.allocations), dtype=np.int64)
@@ -514,10 +518,12 @@ class Lister:
         if number_of_values > most:  # neighbours in a part share their configs but for the first
             possible = possible[np.lexsort(self.allocations[possible].T)]
         best, number = np.full(len(self.outcomes.points), -np.inf), np.zeros(len(self.outcomes.points), dtype=np.int64)
-        for part in np.array_split(possible, int(np.ceil(number_of_values / most))):
+        for part in np.array_split(possible, int(np.ceil(number_of_values / most))) if len(possible) else []:
             found, choice, deficits[part] = self._examine(part, faces[part], value, factor)
             better = found > best
             best[better], number[better] = found[better], part[choice[better]]
+        if np.isneginf(best).any():
+            raise NotConvergedError("the trusted rules of dominance leave no allocation at some counts")
         if trusted is None:
             deficits[possible] = np.minimum(deficits, margins)[possible]
             self.deficits, self.last = deficits, value
