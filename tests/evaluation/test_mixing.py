@@ -95,6 +95,18 @@ def test_rewards_that_do_not_vary_have_no_time():
     assert played(problem, num_episodes=10).to_dict()["mixing"]["autocorrelation_time"] == [None]
 
 
+def test_batches_that_do_not_vary_have_no_time():
+    found = played(flipping(1.0, 1.0), num_episodes=20).mixing
+    assert np.isnan(found.autocorrelation_time).all()
+    assert json.loads(json.dumps(found.to_dict(), allow_nan=False))["effective_sample_size"] == [None]
+
+
+def test_one_episode_has_no_spread_to_compare():
+    found = played(flipping(0.1, 0.1), num_episodes=1).mixing
+    assert found.num_batches == 1
+    assert found.starts is None
+
+
 def test_a_simulator_has_batches_alone():
     def sample(states, actions, rng):
         return np.where(actions == 1, 0, np.minimum(states + (rng.random(len(states)) < 0.3), 2)), 1 - states / 2

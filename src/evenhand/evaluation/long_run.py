@@ -85,7 +85,7 @@ class Mixing:
     """Steps after which an arm by itself has forgotten its start, by the chain of its visits; None if not known."""
 
     autocorrelation_time: Floats | None
-    """(type,) steps of an arm; NaN for a type whose reward does not vary, None for simulators and counts."""
+    """(type,) steps of an arm; NaN where rewards or batch means do not vary, None for simulators and counts."""
 
     halves: float | None
     """Largest difference between the halves of the batches, in standard errors; None of fewer than eight batches."""
@@ -217,7 +217,7 @@ def play_long_run(
         # A given horizon is played for rewards and then for A: the start is in the rewards.
         halves = own if horizon is None or halves is None or own is None else max(halves, own)
         needed = max(needed, 2.0 * steps if drifts else 0.0)
-        if limits.thorough and horizon is None and needed <= steps and found is not None:
+        if limits.thorough and number > 1 and horizon is None and needed <= steps and found is not None:
             other = _elsewhere(problem, found)
             if other is not None:
                 starts, differ = _disagreement(problem, rollout, play(other))
@@ -400,7 +400,7 @@ def _mixing(
         at_a_step = (shares * np.square(rewards - means[:, None, None])).sum(axis=(1, 2))
         of_batches = mean_by_type(problem, rollout.returns.var(axis=0, ddof=1)) if len(rollout.returns) > 1 else np.nan
         # A variance of rounding alone is none.
-        varies = at_a_step > 1e-20 * np.square(rewards).max(axis=(1, 2))
+        varies = np.minimum(at_a_step, of_batches) > 1e-20 * np.square(rewards).max(axis=(1, 2))
         times = np.where(varies, length * of_batches / np.where(varies, at_a_step, 1.0), np.nan)
     return Mixing(len(rollout.used), length, forgetting, times, halves, starts)
 
