@@ -24,7 +24,7 @@ def command(source: ModelSource, run: RunOptions, log: str, policies: str | None
     """Play the policy of the records in LOG in the MODEL that was fitted to them, and compare it with the records.
 
     The policy is the shares of actions by type and state, the same at all times. Arms follow it from where they were
-    first seen, for as long as they were. A model that the records speak against shows here.
+    first seen, for as long as they were. Differences show where the model contradicts them.
     """
     if log == DASH:
         raise OptionError("LOG", "expected a file; standard input is for MODEL here")

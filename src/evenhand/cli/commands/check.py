@@ -17,7 +17,7 @@ def command(source: ModelSource, run: RunOptions) -> None:
     """Summarise MODEL, and report what looks odd.
 
     MODEL is a model file (.toml, .json, .npz, .parquet) or a built-in problem. Faults end with exit code 2, all of
-    them with their place. Oddities are notes: names that are there twice, actions that no budget allows, states
+    them with their place. Oddities are notes: names that occur twice, actions that no budget allows, states
     that are never reached, arms that gain nothing by being served, budgets that never bind, floors that cannot be met,
     ...
     """

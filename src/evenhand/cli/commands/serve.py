@@ -48,8 +48,8 @@ def command(
     """Serve PROGRAMME: its API, and a page for planners at /.
 
     PROGRAMME is the file or the address (postgresql://...) of a programme, or demo for one with made-up data. Only this
-    machine can reach it, unless --host says else, which needs --token-file, and --tls, a --proxy or --insecure. Needs
-    the extra "service".
+    machine can reach it, unless --host is another address, which needs --token-file, and --tls, --proxy or --insecure.
+    Needs the extra "service".
     """
     if programme is None:
         raise OptionError("PROGRAMME", "expected a file, an address postgresql://..., or demo")

@@ -32,9 +32,9 @@ from evenhand.cli.refusals import OptionError
 def command(source: ModelSource, run: RunOptions, seeds: int | None, resume: bool, **options: Any) -> None:
     """Learn a policy for MODEL by trial and error, with count-proportion deep RL.
 
-    For identical arms and discounted rewards. The learner sees only what it plays, never the model's matrices; they
-    select the network, if that can be done exactly. The trained policy plays any number of such
-    arms with any budget, and needs no torch. With --seeds, a table of all runs. Needs the extra "rl".
+    For the criteria discounted and average. The learner sees samples only, never the model's matrices; these select
+    the best network, if it can be evaluated exactly. A policy for identical arms plays any number of them with any
+    budget. Acting needs no torch. With --seeds, a table of all runs. Needs the extra "rl".
     """
     run.check_targets()
     out = run.out

@@ -101,7 +101,7 @@ def parse_welfare(text: str, num_arms: int) -> Welfare:
         return _build(start, rest.split(",") if colon else [], num_arms)
     except InvalidInputError as error:
         example = kinds.get(start, kinds["gini"])[1]
-        raise InvalidInputError(f"welfare '{text}': {error}\nRight is, for example, {example}") from None
+        raise InvalidInputError(f"welfare '{text}': {error}\nUse, for example, {example}") from None
 
 
 def _build(name: str, texts: list[str], num_arms: int) -> Welfare:
