@@ -107,25 +107,32 @@ class Sample(NamedTuple):
 class Block:
     """Some arms, their frontiers at the last prices, and the values of some responses; all but the arms is a cache."""
 
-    def __init__(self, model: FluidModel, num_cached: int = CACHED_RULES) -> None:
+    def __init__(self, model: FluidModel, num_cached: int = CACHED_RULES, is_whole: bool = False) -> None:
         """Begin without a cache.
 
         Args:
             model: the arms.
             num_cached: responses whose values are cached.
+            is_whole: whether these are all arms: their last measures, which are part of the solution, are cached.
         """
-        self.model, self.num_cached = model, num_cached
+        self.model, self.num_cached, self.is_whole = model, num_cached, is_whole
+        self._measured: list[tuple[Mixture, Floats]] = []
         self._traced: dict[bytes, Frontiers] = {}
         self._values: dict[int, Floats] = {}
+        self._totals: dict[tuple[tuple[float, int], ...], Floats] = {}
 
-    def frontiers(self, prices: Floats) -> Frontiers:
-        """Frontiers at some prices; with one resource they differ by a factor only."""
+    def traced(self, prices: Floats) -> Frontiers:
+        """Frontiers at some prices; with one resource at a price of 1, which differ by a factor of their slopes."""
         base = np.ones(1) if len(prices) == 1 else prices
         key = base.tobytes()
         if key not in self._traced:
             self._traced.clear()  # first, so that two are never in memory
             self._traced[key] = self.model.trace(base)
-        found = self._traced[key]
+        return self._traced[key]
+
+    def frontiers(self, prices: Floats) -> Frontiers:
+        """Frontiers at some prices."""
+        found = self.traced(prices)
         return found.at_price(float(prices[0])) if len(prices) == 1 and prices[0] != 1 else found
 
     def follow(self, rule: Rule) -> Floats:
@@ -147,9 +154,12 @@ class Block:
 
     def total(self, mixture: Mixture) -> Floats:
         """(resource + 1,) use and value of all members in a mixture; with several resources, of one rule."""
-        values = self.values(mixture)
-        use = self.frontiers(mixture[0][1].prices).use(values)
-        return np.asarray(self.model.sizes @ np.column_stack([use, values]))
+        key = tuple((share, rule.number) for share, rule in mixture)
+        if not all(number for _, number in key) or key not in self._totals:
+            values = self.values(mixture)
+            use = self.traced(mixture[0][1].prices).use(values)
+            self._totals[key] = np.append(self.model.sizes @ use, self.model.sizes @ values)
+        return self._totals[key]
 
     def utility(self, mixture: Mixture, alpha: float, reference: float) -> float:
         """Sum of the utilities of a power mean; minus infinity outside its domain."""
@@ -174,11 +184,17 @@ class Block:
 
     def measure(self, mixture: Mixture) -> Floats:
         """(type, ...) occupancy measures of a mixture."""
+        for known, measure in self._measured:
+            if known is mixture:
+                return measure
         if len(mixture[0][1].prices) == 1:
-            return self.model.occupancy_at(self.frontiers(np.ones(1)), self.values(mixture))
-        # Frontiers of different prices cannot be mixed in values, but measures can.
-        parts = ((share, rule, self.frontiers(rule.prices)) for share, rule in mixture)
-        return np.asarray(sum(share * self.model.occupancy_at(at, self.follow(rule)) for share, rule, at in parts))
+            found = self.model.occupancy_at(self.traced(np.ones(1)), self.values(mixture))
+        else:  # frontiers of different prices cannot be mixed in values, but measures can
+            parts = ((share, rule, self.frontiers(rule.prices)) for share, rule in mixture)
+            found = np.asarray(sum(share * self.model.occupancy_at(at, self.follow(rule)) for share, rule, at in parts))
+        if self.is_whole:  # the mixture that is found, and the free one that may make room for it
+            self._measured = [*self._measured[-1:], (mixture, found)]
+        return found
 
     def settled(self, mixture: Mixture) -> tuple[Floats, Floats]:
         """(member,) values and (resource,) use of the occupancy measures of a mixture."""
@@ -187,7 +203,7 @@ class Block:
 
     def largest(self, prices: Floats) -> float:
         """Largest absolute value of a vertex."""
-        return float(np.abs(self.frontiers(prices).values).max())
+        return float(np.abs(self.traced(prices).values).max())
 
     def uses(self) -> list[Floats]:
         """The different uses of each resource; not all of them if they are very many."""

@@ -12,6 +12,7 @@ and welfare W. `fair_relaxation` has the mathematics, `price_response` the respo
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -191,6 +192,11 @@ class PriceSearch:
         """Return the response that raises all members to one level, at any price."""
         return ((1.0, Rule(self.unit, UpTo(level))),)
 
+    @cached_property
+    def free(self) -> Mixture:
+        """The values that cost least."""
+        return self.end(-np.inf)
+
     def cut(self, prices: Floats, response: Response, at: Floats | None = None) -> Cut:
         """Return the cut of a response; with several resources, on the frontiers of given prices."""
         self._numbers += 1
@@ -247,7 +253,7 @@ class PriceSearch:
         values, use = self._settled(mixture)
         excess = 0.0
         if (use > self.allowance).any():  # rounding; what costs least takes its place
-            free_values, free_use = self._settled(self.end(-np.inf))
+            free_values, free_use = self._settled(self.free)
             excess = excess_of(use, free_use, self.allowance)
             values, use = (1 - excess) * values + excess * free_values, (1 - excess) * use + excess * free_use
         welfare = float(self.welfare(values, self.sizes))
@@ -483,7 +489,7 @@ class PowerSearch(PriceSearch):
     def check_domain(self) -> None:
         """Raise OutOfDomainError if the budget cannot bring every member to a positive value."""
         # All members at 0: slightly more is inside the domain, if budget is left for it.
-        inside = in_domain(self.values(self.end(-np.inf)), self.alpha).all()
+        inside = in_domain(self.values(self.free), self.alpha).all()
         if not inside and self.total(self.end(0.0))[0] >= self.allowance[0]:
             raise self.out_of_reach()
 
@@ -493,7 +499,7 @@ class LeximinSearch(PriceSearch):
 
     def run(self) -> DualSolution:
         """Find the level by bisection."""
-        free, full = self.values(self.end(-np.inf)), self.values(self.end(np.inf))
+        free, full = self.values(self.free), self.values(self.end(np.inf))
         level, high = float(free.min()), float(full.max())
         if self._fits(high):
             level = high

@@ -323,7 +323,7 @@ def solve_model(
     if kind is None or model.spends_all is not None:
         return by_program()
     try:
-        block = Block(model, num_cached=most_rounds)
+        block = Block(model, num_cached=most_rounds, is_whole=True)
         _check_floors(model, block.frontiers(unit_prices(model.allowance)))
         with Pool() as pool:
             blocks: Blocks[Block] = pool.blocks([lambda: block])
@@ -364,7 +364,7 @@ def _by_prices(search: PriceSearch, block: Block, begin: float) -> FluidSolution
         raise
     occupancy, proof = block.measure(found.mixture), found.proof
     if found.excess > 0:
-        occupancy = (1 - found.excess) * occupancy + found.excess * block.measure(search.end(-np.inf))
+        occupancy = (1 - found.excess) * occupancy + found.excess * block.measure(search.free)
     if model.floors is None:
         proof = proof._replace(floor_prices=np.zeros(len(model)))
     return _solution(model, objective, FluidOptimum(occupancy, proof, search.rounds, search.scale), begin)
