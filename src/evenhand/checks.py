@@ -235,7 +235,8 @@ def _check_lists(
 ) -> None:
     """Add the faults of nested lists, and collect the valid rows of the last axis."""
     if not isinstance(value, (list, tuple, np.ndarray)):
-        faults.add(place, f"expected a list with one entry per {axes[0]}, got {reprlib.repr(value)}")
+        plain_value = value.item() if isinstance(value, np.generic) else value
+        faults.add(place, f"expected a list with one entry per {axes[0]}, got {reprlib.repr(plain_value)}")
         return
     before = len(faults.found)
     if len(value) == 0:

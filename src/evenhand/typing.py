@@ -4,7 +4,7 @@ Arrays are named by their role; axes are in the order (episode, arm or type, sta
 `help` and signatures show these names, type checkers the types behind them.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NewType, TypeAlias
 
 import numpy as np
@@ -24,6 +24,9 @@ Indices: TypeAlias = NDArray[np.int32]
 
 Bools: TypeAlias = NDArray[np.bool_]
 """Masks."""
+
+Nested: TypeAlias = ArrayLike | Sequence[Any]
+"""An array, or nested lists of numbers of any kind, as a user may give them."""
 
 Array: TypeAlias = NDArray[Any]
 """An array of any kind."""

@@ -102,11 +102,57 @@ def test_a_fault_of_a_later_step_is_found():
     assert "budget is 1" in faults_of(late)
 
 
+class Limited:
+    """Sound, until one of its methods is replaced."""
+
+    kind = "limited"
+
+    def __init__(self, problem, limit):
+        self.problem, self.limit = problem, int(limit)
+
+    def act(self, states, rng):
+        worn = states >= self.limit
+        return (worn & (worn.cumsum(axis=1) <= self.problem.budget[0])).astype(np.int32)
+
+    def to_arrays(self):
+        return {"limit": np.array(self.limit)}
+
+    @classmethod
+    def from_arrays(cls, problem, arrays):
+        return cls(problem, arrays["limit"])
+
+    def resized(self, problem, types=None):
+        return type(self)(problem, self.limit)
+
+    def explain(self, decision):
+        return decision.each("worn", "not worn, or others are before it")
+
+
+def by_place(self, states, rng):
+    return np.eye(3, dtype=np.int32)[np.zeros(len(states), dtype=int)]
+
+
+@pytest.mark.parametrize(
+    ("fault", "replaced"),
+    [
+        ("saved", {"from_arrays": classmethod(lambda cls, problem, arrays: cls(problem, 1))}),
+        ("saved", {"kind": 3}),
+        ("resized", {"act": by_place}),
+        ("explained", {"explain": lambda self, decision: ["worn"]}),
+        ("explained", {"explain": lambda self, decision: [None] * 3}),
+    ],
+)
+def test_what_it_is_restored_resized_and_explained_by(fault, replaced):
+    check_policy(PROBLEM, Limited(PROBLEM, 2))
+    kind = type("Wrong", (Limited,), replaced)
+    assert [line.split(":")[0].strip() for line in faults_of(kind(PROBLEM, 2)).splitlines()[1:]] == [fault]
+
+
 class Allocating(ExchangeablePriority):
     """Sound, until one of its parts is replaced."""
 
-    def __init__(self, **parts):
-        super().__init__(PROBLEM, np.zeros(PROBLEM.types.valid.shape), stop=True)
+    def __init__(self, problem=PROBLEM, *own, **parts):
+        super().__init__(problem, np.zeros(problem.types.valid.shape), stop=True)
         for name, part in parts.items():
             setattr(self, name, part)
 

@@ -122,6 +122,20 @@ def test_lists_of_another_depth():
     assert found == [f"rewards[{i}][{j}]" for i in range(2) for j in range(2)]
 
 
+def test_axes_in_another_order_are_one_fault():
+    worn, new = np.eye(3), np.eye(3)[[0, 0, 0]]
+    with pytest.raises(ModelError, check=mentions("(state, action, next state)")):
+        Arm(np.stack([worn, new]), np.zeros((3, 2)), [[0], [1]])
+    with pytest.raises(ModelError, check=lambda error: len(error.faults) == 1):
+        Arm(np.stack([worn, new]), np.zeros((3, 2)), [[0], [1]])
+    assert Arm(np.stack([worn, new]).transpose(1, 0, 2), np.zeros((3, 2)), [[0], [1]]).num_states == 3
+
+
+def test_numbers_of_numpy_are_shown_as_numbers():
+    with pytest.raises(ModelError, check=lambda error: "np." not in str(error)):
+        Arm(np.full((2, 2, 2), 0.5), np.zeros(2), [[0], [1]])
+
+
 def test_all_faults_at_once():
     found = faults_of(
         transitions=[[[0.5, 0.4], [1, 0]], [[0, 1], [2, -1]]],

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import evenhand as eh
-from evenhand.errors import NotApplicableError
+from evenhand.errors import InvalidInputError, NotApplicableError
 from evenhand.model import RankWeighted
 
 
@@ -209,3 +209,12 @@ def test_further_points_are_checked():
     narrow = Own(lambda v, w: w @ v, lambda v, w: w * (1 if abs(v[0] - 0.123456) > 1e-6 else 0.5))
     assert eh.check_welfare(narrow, 3).bounded
     assert not eh.check_welfare(narrow, 3, points=[[0.123456, 0.5, 0.5]]).bounded
+
+
+def test_a_welfare_without_counts_is_refused():
+    class Least(eh.Maximin):
+        def __call__(self, values):
+            return float(np.min(values))
+
+    with pytest.raises(InvalidInputError):
+        eh.check_welfare(Least(), num_members=3)

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evenhand.errors import ModelError, TooLargeError
-from evenhand.model import MOST_ARMS, Arm, ArmTables, CoupledMDP
+from evenhand.model import MOST_ARMS, Arm, ArmTables, CoupledMDP, Discounted
 
 from ..conftest import mentions
 
@@ -34,6 +34,12 @@ def test_one_block_is_a_symmetric_problem():
     assert (machines.num_arms, machines.num_types, machines.num_resources) == (5, 1, 1)
     assert machines.type_of_arm.tolist() == [0] * 5
     assert repr(machines) == "CoupledMDP(5 arms, identical, 1 resource, discount 0.9)"
+
+
+def test_the_discount_follows_from_the_criterion():
+    for criterion, discount in (("average", 1.0), ("finite:5", 1.0), (Discounted(0.8), 0.8)):
+        assert CoupledMDP([arm()], [1], criterion=criterion).discount == discount
+    assert faults_of(discount=None) == ["discount"]
 
 
 def test_identical_blocks_are_one_type_and_the_order_of_arms_stays():

@@ -8,6 +8,7 @@ import pytest
 
 from evenhand.errors import NotApplicableError
 from evenhand.model import Capabilities, capabilities
+from evenhand.model.policy import check_arrays
 from evenhand.planning import REGISTRY
 from evenhand.planning.solve import solve
 from evenhand.policies import CountNetworkPolicy, JointNetworkPolicy, Network, PriorityPolicy
@@ -111,3 +112,9 @@ def test_what_no_method_shows_is_said(says, expected):
 
 def test_other_objects_have_no_capabilities():
     assert able(object()) == set()
+
+
+def test_optional_arrays_are_named_by_keyword():
+    check_arrays({"limit": np.array(1)}, limit="iu0", optional=["limit"])
+    with pytest.raises(TypeError):
+        check_arrays({"limit": np.array(1)}, "limit")

@@ -652,3 +652,9 @@ class TestRegistered:
         with pytest.raises(UnknownNameError, check=mentions("gini")) as caught:
             parse_welfare("ginni:2", 3)
         assert "register_welfare" not in str(caught.value)
+
+
+@pytest.mark.parametrize("text", ["alpha", "alpha:1,2", "utilitarian:1"])
+def test_a_wrong_number_of_numbers_is_reported_without_internals(text):
+    with pytest.raises(InvalidInputError, check=lambda error: "__init__" not in str(error)):
+        parse_welfare(text, 3)

@@ -103,10 +103,48 @@ def test_a_simulator_has_no_bound():
     found = eh.study({"pumps": pumps}, ["random", "never-act"], seeds=2, num_episodes=20, horizon=20)
     assert [row.upper_bound for row in found.rows] == [None, None]
     assert np.isnan(found.rows[0].share_of_bound)
-    with pytest.raises(eh.errors.NotApplicableError):
-        found.plot()
+    for quantity in ("share", "gap"):
+        with pytest.raises(eh.errors.NotApplicableError):
+            found.plot(quantity)
     assert len(found.plot("welfare").axes) == 1
     assert "upper bound &" not in found.to_latex()
+
+
+class Idling:
+    """A policy of a problem, made by its class."""
+
+    def __init__(self, problem):
+        self.problem = problem
+
+    def act(self, states, rng):
+        return np.zeros_like(states)
+
+
+def test_a_class_is_a_function_of_the_problem(tmp_path):
+    settings = {"seeds": 2, "num_episodes": 20, "horizon": 20, "path": tmp_path}
+    found = eh.study(unlike, [Idling], SMALL, **settings)
+    beside = eh.study(unlike, {"Idling": lambda problem: Idling(problem)}, SMALL, **settings)
+    assert [row.policy for row in found.rows] == ["Idling", "Idling"]
+    assert figures(found) == figures(beside)
+
+
+def test_costs_have_a_gap_and_no_share():
+    def costly(size):
+        machine = eh.problems.machine_replacement(num_arms=1).arms[0]
+        arm = eh.Arm(machine.transitions, machine.rewards - 5, machine.usage, machine.initial)
+        return eh.CoupledMDP([arm], [1], 0.9, [size])
+
+    found = eh.study(costly, ["whittle", "never-act"], SMALL)
+    assert all(row.upper_bound < 0 and np.isnan(row.share_of_bound) for row in found.rows)
+    gaps = found.to_frame("pandas")["gap"].to_numpy()
+    assert gaps == pytest.approx([row.welfare / row.upper_bound - 1 for row in found.rows], abs=1e-9)
+    assert (gaps >= -1e-9).all() and gaps.max() > 0.01
+    with pytest.raises(eh.errors.NotApplicableError):
+        found.to_latex("share")
+    cells = [line.split(" & ") for line in found.to_latex("gap").splitlines()[4:-2]]
+    assert ["mathbf" in row[2] and "mathbf" not in row[3] for row in cells] == [True, True]
+    bound = {line.get_label(): line for line in found.plot("gap").axes[0].get_lines()}["upper bound"]
+    assert set(bound.get_ydata()) == {0}
 
 
 def test_a_policy_above_its_bound_is_an_error(monkeypatch):
@@ -130,6 +168,7 @@ def test_a_policy_above_its_bound_is_an_error(monkeypatch):
         {"sizes": 3},
         {"sizes": []},
         {"sizes": [2, 2]},
+        {"problems": unlike, "sizes": None},
         {"seeds": 0},
         {"seeds": [0.5]},
         {"seeds": [1, 1]},

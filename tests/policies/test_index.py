@@ -238,3 +238,11 @@ class TestCriteria:
         problem = CoupledMDP([arm], [1.0], 0.9, criterion="average")
         with pytest.raises(NotApplicableError, check=mentions("type 0")):
             whittle(problem)
+
+
+def test_a_frame_has_the_same_columns_without_labels():
+    columns = ["type", "name", "state", "label", "indexable", "index"]
+    frame = indices_of(CoupledMDP([fork(0.5)], [1], 0.9)).to_frame("polars")
+    assert frame.columns == columns
+    assert frame["label"].to_list() == ["0", "1", "2"]
+    assert indices_of(machines(2)).to_frame("polars").columns == columns

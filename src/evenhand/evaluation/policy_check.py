@@ -2,22 +2,27 @@
 
 import contextlib
 import copy
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
 from evenhand.checks import as_generator
-from evenhand.errors import PolicyError, TooLargeError
+from evenhand.errors import NotApplicableError, PolicyError, TooLargeError
 from evenhand.evaluation.count_simulation import checked_allocation
 from evenhand.evaluation.rollout import simulate
 from evenhand.kernels.randomness import draw_keys
 from evenhand.kernels.stepping import first_states
+from evenhand.model.coupled import CoupledMDP
 from evenhand.model.criterion import Finite
+from evenhand.model.explanations import DecisionStep
 from evenhand.model.policy import (
     Exchangeable,
     HasAllocationDistribution,
     Policy,
     Remembers,
     Resuming,
+    Savable,
     StatefulPolicy,
     begin,
     capabilities,
@@ -41,7 +46,8 @@ def check_policy(problem: Problem, policy: Policy | StatefulPolicy, rng: Rng = 0
     same actions; the states it was given are left as they were. If it also allocates by counts, allocations treat
     every arm once and respect the budget, and any seed gives the same if it is stated to be deterministic; if their
     distribution is known, it sums to one over feasible allocations. If it resumes, it continues from its memory as if
-    it had not been interrupted.
+    it had not been interrupted. If it can be saved, resized or explained, it acts alike when it is restored, acts for
+    one arm more of each block, and gives a text per arm.
 
     Args:
         problem: the problem, or a simulator.
@@ -84,6 +90,14 @@ def check_policy(problem: Problem, policy: Policy | StatefulPolicy, rng: Rng = 0
         for states in _trial_states(problem, 5, generator):
             for counts in count_states(problem, states):
                 _attempt(faults, "allocation_distribution", _try_law, can.law, problem, counts)
+    if isinstance(problem, CoupledMDP):
+        states = _trial_states(problem, 3, generator)[1]
+        if can.saves is not None and not hasattr(policy, "parts"):  # a composite is restored from its parts
+            _attempt(faults, "saved", _try_saving, policy, can.saves, problem, states)
+        if hasattr(policy, "resized"):
+            _attempt(faults, "resized", _try_resizing, policy, problem, generator)
+        if hasattr(policy, "explain"):
+            _attempt(faults, "explained", _try_explaining, policy, problem, states[:1])
     if faults:
         # The same fault in several batches is reported once.
         raise PolicyError("the policy breaks the rules:\n" + "\n".join(f"  {fault}" for fault in dict.fromkeys(faults)))
@@ -105,7 +119,7 @@ def _trial_states(problem: Problem, size: int, rng: np.random.Generator) -> list
 
 def _attempt(faults: list[str], where: str, check, *arguments) -> None:  # type: ignore[no-untyped-def]
     try:
-        with contextlib.suppress(TooLargeError):  # to decline is within the rules
+        with contextlib.suppress(TooLargeError, NotApplicableError):  # to decline is within the rules
             check(*arguments)
     except PolicyError as error:
         faults.append(f"{where}: {error}")
@@ -123,6 +137,36 @@ def _try_acting(policy: Policy | StatefulPolicy, problem: Problem, states: Indic
     if not np.array_equal(seen[0], seen[1]):
         raise PolicyError("the same seed gave different actions")
     check_actions(problem, states, seen[0])
+
+
+def _try_saving(policy: Policy | StatefulPolicy, saves: Savable, problem: CoupledMDP, states: Indices) -> None:
+    """What is restored from its arrays acts as the policy itself."""
+    if not isinstance(saves.kind, str) or not hasattr(policy, "from_arrays"):
+        raise PolicyError("it has kind and to_arrays(); it also needs a text `kind`, and from_arrays(problem, arrays)")
+    arrays = {name: np.asarray(array) for name, array in saves.to_arrays().items()}
+    both = (policy, type(policy).from_arrays(problem, arrays))
+    streams = [np.random.default_rng(1) for _ in both]
+    seen = [begin(one, len(states), rng).act(states.copy(), rng) for one, rng in zip(both, streams, strict=True)]
+    if not np.array_equal(seen[0], seen[1]):
+        raise PolicyError("what from_arrays(problem, to_arrays()) restores acts in another way")
+
+
+def _try_resizing(policy: Any, problem: CoupledMDP, rng: np.random.Generator) -> None:
+    """The policy for one arm more of each block acts on them."""
+    other = replace(problem, counts=problem.counts + 1, arm_names=())
+    resized = policy.resized(other, list(range(other.num_types)))
+    for states in _trial_states(other, 3, rng):
+        _try_acting(resized, other, states)
+
+
+def _try_explaining(policy: Any, problem: CoupledMDP, states: Indices) -> None:
+    """It explains a decision by a text per arm."""
+    rng = np.random.default_rng(1)
+    before, actor = copy.deepcopy(rng), begin(policy, 1, rng)
+    actions = actor.act(states.copy(), rng)
+    reasons = policy.explain(DecisionStep(problem, states[0], actions[0], 0, "", before, actor))
+    if len(reasons) != problem.num_arms or not all(isinstance(reason, str) for reason in reasons):
+        raise PolicyError(f"explain: expected a list of {problem.num_arms} texts, one per arm, got {reasons!r:.60}")
 
 
 def _try_resuming(starts: StatefulPolicy, resumes: Resuming, trials: list[Indices]) -> None:

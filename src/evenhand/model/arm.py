@@ -12,7 +12,7 @@ from dataclasses import dataclass, fields, replace
 from fractions import Fraction
 from functools import cached_property, partial
 from math import floor, gcd, lcm
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -35,7 +35,7 @@ from evenhand.checks import (
 from evenhand.display import Shown, counted
 from evenhand.errors import Fault, InvalidInputError, ModelError, nearest
 from evenhand.model.labels import AXES, Names, called, depth_of, with_words, with_words_of_arm
-from evenhand.typing import Array, Bools, Floats, Indices
+from evenhand.typing import Array, Bools, Floats, Indices, Nested
 
 ROOM = 1 + 1e-9
 """A budget times this has room for rounding: three uses of 0.1 fit a budget of 0.3."""
@@ -126,6 +126,19 @@ class Arm(Shown):
     actions: Sequence[str] = ()
     """A label for each action, or none."""
 
+    if TYPE_CHECKING:  # the fields as they may be given
+
+        def __init__(
+            self,
+            transitions: Nested,
+            rewards: Nested,
+            usage: Nested,
+            initial: Nested | None = None,
+            name: str = "",
+            states: Sequence[str] = (),
+            actions: Sequence[str] = (),
+        ) -> None: ...
+
     def __post_init__(self) -> None:
         faults = Faults()
         given = {key: getattr(self, key) for key in ("transitions", "rewards", "usage", "initial")}
@@ -201,6 +214,12 @@ def _read_arrays(given: dict[str, object], faults: Faults) -> tuple[dict[str, Fl
         if not (key == "initial" and value is None)
     }
     arrays = {key: array for key, array in read.items() if array is not None}
+    moves = arrays.get("transitions")
+    if moves is not None and moves.shape[0] != moves.shape[2]:
+        del arrays["transitions"]  # the other arrays are not compared with it
+        by_action_first = moves.shape[1] == moves.shape[2]
+        hint = "; axes are (state, action, next state), so transpose the first two" if by_action_first else ""
+        faults.add("transitions", f"has {moves.shape[2]} next states where there are {moves.shape[0]} states{hint}")
     # Sizes are compared with the transitions if these are valid, else with the rewards, so that one mistake is one
     # fault.
     source = next((key for key in ("transitions", "rewards") if key in arrays), None)
@@ -211,8 +230,7 @@ def _read_arrays(given: dict[str, object], faults: Faults) -> tuple[dict[str, Fl
         for key, array in arrays.items():
             for axis, size in zip(axes[key], array.shape, strict=True):
                 if size != sizes.get(axis, size):
-                    known = f"there are {sizes[axis]} states" if key == source else f"{source} has {sizes[axis]}"
-                    faults.add(key, f"has {size} {axis}s where {known}")
+                    faults.add(key, f"has {size} {axis}s where {source} has {sizes[axis]}")
     if "usage" in arrays:
         check_idle(arrays["usage"], faults)
     # Sizes of the rewards alone may be the mistake itself, and are not compared with labels.

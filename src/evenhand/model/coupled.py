@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
-from typing import Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import numpy as np
 
@@ -32,7 +32,7 @@ from evenhand.model.arm import ROOM, Arm, ArmTables, common_resources, frozen, r
 from evenhand.model.criterion import Criterion, as_criterion, read_criterion
 from evenhand.model.labels import AXES, Names, with_words
 from evenhand.model.welfare import parse_welfare
-from evenhand.typing import Bools, Floats, Indices, Ints
+from evenhand.typing import Bools, Floats, Indices, Ints, Nested
 
 MOST_ARMS = 10**9
 """Maximum number of arms of a problem."""
@@ -121,8 +121,8 @@ class CoupledMDP(SharedResources):
     budget: Floats
     """(resource,) amount of each resource available per step."""
 
-    discount: float
-    """Discount in [0, 1]; 1 only if the criterion is not `discounted`."""
+    discount: float = None  # type: ignore[assignment]  # filled in below
+    """Discount in [0, 1]; 1, only and by default, if the criterion is not `discounted`."""
 
     counts: Ints = None  # type: ignore[assignment]  # filled in below
     """(block,) number of arms of each block; 1 by default."""
@@ -154,6 +154,25 @@ class CoupledMDP(SharedResources):
     spend: Sequence[str] = ()
     """(resource,) `all` if exactly the budget must be used at every step, or `at most`, the default; a single text is
     the rule of every resource."""
+
+    if TYPE_CHECKING:  # the fields as they may be given
+
+        def __init__(
+            self,
+            arms: Sequence[Arm],
+            budget: Nested,
+            discount: float | None = None,
+            counts: Nested | None = None,
+            resources: Sequence[str] = (),
+            groups: Sequence[str] = (),
+            floors: Nested | None = None,
+            criterion: str | Criterion = "discounted",
+            over: Over = "arms",
+            welfare: str | None = None,
+            arm_names: Sequence[str] = (),
+            max_waits: Nested | Mapping[str, int] | None = None,
+            spend: str | Sequence[str] = (),
+        ) -> None: ...
 
     def __post_init__(self) -> None:
         faults = Faults()

@@ -418,8 +418,13 @@ def read_criterion(discount: object, criterion: object, faults: Faults) -> tuple
     """Read a discount and a criterion that are consistent."""
     # Only the discounted criterion needs a discount below 1.
     below_one = criterion == "discounted" or (isinstance(criterion, Criterion) and criterion.name == "discounted")
-    message = number_fault(discount, most=1.0, below=1.0 if below_one else math.inf)
-    if message:
+    if discount is None:
+        discount = getattr(criterion, "discount", None if below_one else 1.0)
+    message = "" if discount is None else number_fault(discount, most=1.0, below=1.0 if below_one else math.inf)
+    if discount is None:
+        message = "missing; give one below 1, or a criterion that needs none: average or finite:T"
+        faults.add("discount", message)
+    elif message:
         hint = "; a discount of 1 goes with the criteria average and finite:T" if below_one and discount == 1 else ""
         faults.add("discount", message + hint)
     number = 0.0 if message else float(discount)  # type: ignore[arg-type]  # a number, by the check above

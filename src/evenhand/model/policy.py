@@ -385,7 +385,7 @@ def described(policy: object) -> BasePolicy:
     return policy if isinstance(policy, BasePolicy) else _Described(policy)
 
 
-def check_arrays(arrays: Mapping[str, Array], optional: Sequence[str] = (), **expected: str) -> None:
+def check_arrays(arrays: Mapping[str, Array], *, optional: Sequence[str] = (), **expected: str) -> None:
     """Raise PolicyError if arrays have other names, types or numbers of axes than expected.
 
     Args:

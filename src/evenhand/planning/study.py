@@ -47,6 +47,9 @@ ProblemChoice: TypeAlias = str | tuple[str, Mapping[str, object]] | Problem | Ca
 PolicyChoice: TypeAlias = "Chosen | SolveMethod | Callable[[Problem], Any]"
 """A policy by name, file or object; `solve` or a method of it; or a function of the problem."""
 
+Quantity: TypeAlias = Literal["share", "gap", "welfare"]
+"""Quantity of a figure or table: share of the upper bound, gap to it, or welfare."""
+
 
 # -- the result ------------------------------------------------------------------------------------------------------
 
@@ -91,16 +94,17 @@ class StudyRow(NamedTuple):
     @property
     def share_of_bound(self) -> float:
         """Welfare as a share of the upper bound; NaN without a positive bound."""
-        return self.welfare / self._positive_bound
+        return self.welfare / self.upper_bound if self.upper_bound is not None and self.upper_bound > 0 else math.nan
 
     @property
-    def share_stderr(self) -> float:
-        """Its standard error."""
-        return self.welfare_stderr / self._positive_bound
+    def gap(self) -> float:
+        """Relative gap `(upper bound - welfare) / |upper bound|`, also for costs; NaN for a bound of 0."""
+        return math.nan if not self.upper_bound else (self.upper_bound - self.welfare) / abs(self.upper_bound)
 
     @property
-    def _positive_bound(self) -> float:
-        return self.upper_bound if self.upper_bound is not None and self.upper_bound > 0 else math.nan
+    def gap_stderr(self) -> float:
+        """Standard error of the gap, and of the share."""
+        return self.welfare_stderr / abs(self.upper_bound) if self.upper_bound else math.nan
 
     def by_seed(self, seeds: Sequence[int]) -> Floats:
         """(seed,) welfare."""
@@ -203,7 +207,8 @@ class Study(Shown):
                 record: dict[str, Any] = known | ({"seed": self.seeds[place]} if by_seed else {})
                 record |= {"welfare": one.welfare, "welfare_stderr": one.welfare_stderr}
                 record |= {name: one.mean_of(name) for name in ("mean", "worst", "gini_coefficient")}
-                record |= {"upper_bound": bound, "share_of_bound": one.share_of_bound, "exact": one.exact}
+                record |= {"upper_bound": bound, "share_of_bound": one.share_of_bound, "gap": one.gap}
+                record |= {"exact": one.exact}
                 records.append(record | {name: one.runs[0][name] for name in ("episodes", "horizon")})
         return as_frame({name: [record[name] for record in records] for name in records[0]}, library)
 
@@ -252,20 +257,21 @@ class Study(Shown):
             p = min(1.0, 2 * sum(math.comb(int(signs), k) for k in range(fewer + 1)) / 2.0 ** int(signs))
         return PairedTest(*first[:2], first.policy, second.policy, float(gains.mean()), stderr, p, p)
 
-    def plot(self, quantity: Literal["share", "welfare"] = "share") -> "Figure":
+    def plot(self, quantity: Quantity = "share") -> "Figure":
         """Return curves against the size, one per policy and one panel per problem, with 95 % error bars.
 
         Args:
-            quantity: `share` (of the upper bound) or `welfare`, with the bound as a line.
+            quantity: `share` (of the upper bound), `gap` (to the bound, also for costs) or `welfare`, with the bound
+                as a line.
         """
         figure: Figure = from_report("studies", "study_figure")(self, quantity)
         return figure
 
-    def to_latex(self, quantity: Literal["share", "welfare"] = "welfare") -> str:
+    def to_latex(self, quantity: Quantity = "welfare") -> str:
         """Return a LaTeX table for the package booktabs: one row per problem and size, the best policy in bold.
 
         Args:
-            quantity: `welfare` or `share` (of the upper bound, in percent), with standard errors.
+            quantity: `welfare`, or in percent of the upper bound `share` or `gap`, with standard errors.
         """
         text: str = from_report("studies", "study_latex")(self, quantity)
         return text
@@ -326,7 +332,8 @@ def study(
         problems: names of built-in problems, pairs of a name and parameters, problems, simulators, and functions of the
             size; one, a list, or a mapping from names of one's own.
         policies: names and files of policies, policies, `solve` or a method of it (such as `fluid`, or a `SolveMethod`
-            with settings), and functions of the problem that return a policy; one, a list, or a mapping.
+            with settings), and functions of the problem that return a policy, such as its class; one, a list, or a
+            mapping.
         sizes: sizes to play: the number of arms of built-in problems, or the argument of a function. By default every
             problem as it is.
         welfare: the welfare, as text or object; by default each problem's own.
@@ -422,6 +429,10 @@ def _sized(problems: Mapping[str, Any], sizes: Sequence[int] | None) -> "list[tu
                     raise InvalidInputError(f"problems: {name} has one size; give a function of the size instead")
             else:
                 made = given(size) if callable(given) else given
+            if callable(made):
+                raise InvalidInputError(
+                    f"problems: {name} is a function of the size; give sizes, such as sizes=[10, 20]"
+                )
             check_problem(made, f"study(...), problem {name}")
             found.append((name, made.num_arms if size is None else size, made))
     return found
@@ -481,7 +492,7 @@ def _make(cell: _Cell, tell: Progress | None) -> "tuple[Policy | StatefulPolicy,
         given = given if given == "whittle" else SolveMethod("auto" if given == "solve" else given)
     if isinstance(given, SolveMethod):
         given = solve(cell.problem, cell.welfare, given, progress=tell)  # type: ignore[arg-type]
-    elif callable(given) and not isinstance(given, (Policy, StatefulPolicy, type)):
+    elif isinstance(given, type) or (callable(given) and not isinstance(given, (Policy, StatefulPolicy))):
         given = given(cell.problem)
     bound = given.upper_bound if isinstance(given, Solution) else None
     return make_policy(cell.problem, given, cell.welfare), bound

@@ -445,7 +445,9 @@ class Resolving(RememberingPolicy):
     @classmethod
     def from_arrays(cls, problem: CoupledMDP, arrays: dict[str, Array]) -> "Resolving":
         """Return the policy of these weights and prices."""
-        check_arrays(arrays, ["floor_prices"], weights="f1", prices="f12", every="iu0", points="iu0", floor_prices="f1")
+        check_arrays(
+            arrays, optional=["floor_prices"], weights="f1", prices="f12", every="iu0", points="iu0", floor_prices="f1"
+        )
         points = int(arrays["points"])
         if not 1 <= points <= 10_000 or not all(np.isfinite(array).all() for array in arrays.values()):
             raise PolicyError(f"its weights and prices must be finite, and its points 1 to {10_000}")

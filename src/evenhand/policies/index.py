@@ -72,7 +72,7 @@ class TypeIndices(_Indices):
         return f"TypeIndices({counted(len(self.indexable), 'type')}, {sound} indexable, {self.problem.criterion.name})"
 
     def to_frame(self, library: FrameLibrary | None = None) -> Any:
-        """Return one row per type and state, with a finite horizon also per step: labels, if any, and the index.
+        """Return one row per type and state, with a finite horizon also per step: labels and the index.
 
         Args:
             library: `pandas` or `polars`; by default pandas if it is installed, else polars.
@@ -83,14 +83,12 @@ class TypeIndices(_Indices):
         rows = np.argwhere(np.broadcast_to(real if self.indices.ndim == 2 else real[:, None], self.indices.shape))
         kinds, states = rows[:, 0], rows[:, -1]
         columns: dict[str, Any] = {"type": kinds}
-        if types.labels:
-            columns["name"] = [self.names[kind] for kind in kinds]
+        columns["name"] = [self.names[kind] for kind in kinds]
         if self.indices.ndim == 3:
             columns["step"] = rows[:, 1]
         columns["state"] = states
-        if any(labels for _, labels, _ in types.labels):
-            named = [types.labels[kind][1] for kind in kinds]
-            columns["label"] = [own[s] if own else str(s) for own, s in zip(named, states, strict=True)]
+        named = [types.labels[kind][1] if types.labels else () for kind in kinds]
+        columns["label"] = [own[s] if own else str(s) for own, s in zip(named, states, strict=True)]
         columns |= {"indexable": self.indexable[kinds], "index": self.indices[tuple(rows.T)]}
         return as_frame(columns, library)
 

@@ -89,7 +89,7 @@ def health_outreach(
     amount = max(times[-1], num_arms // 10) if budget is None else budget
     return CoupledMDP(
         arms=_groups(np.random.default_rng(seed), num_groups, num_states),
-        budget=np.array([amount], dtype=np.float64),
+        budget=[amount],
         discount=discount,
         counts=even_split(num_arms, num_groups),
     )

@@ -66,11 +66,11 @@ def _identical(transitions: Floats, rewards: Floats, num_arms: int, share: float
     given.whole("num_arms", num_arms, most=MOST_ARMS)
     given.number("budget_share", share, most=1)
     given.raise_if_any(name)
-    arm = Arm(transitions, rewards, np.array([[0.0], [1.0]]))
+    arm = Arm(transitions, rewards, [[0], [1]])
     return CoupledMDP(
         [arm],
-        counts=np.array([num_arms]),
-        budget=np.array([round(share * num_arms, 9)], dtype=np.float64),
+        counts=[num_arms],
+        budget=[round(share * num_arms, 9)],
         discount=1.0,
         criterion=as_criterion("average", 1.0),
     )
@@ -198,7 +198,7 @@ def equitable(instance: Equitable = "maternal", budget: float = 20, scale: int =
     return CoupledMDP(
         arms,
         counts=scale * np.array(counts),
-        budget=np.array([scale * budget], dtype=np.float64),
+        budget=[scale * budget],
         discount=1.0,
         criterion=as_criterion("finite:20", 1.0),
         groups=[arm.name for arm in arms],
@@ -217,7 +217,7 @@ def _mothers() -> list[Arm]:
         transitions[1, 1, [0, 1]] = won, 1 - won
         transitions[2, :, 2], transitions[2, :, 1] = 0.6, 0.4
         rewards = np.repeat([[1.0], [0.5], [0.0]], 2, axis=1)
-        arms.append(Arm(transitions, rewards, np.array([[0.0], [1.0]]), name=f"group {number}"))
+        arms.append(Arm(transitions, rewards, [[0], [1]], name=f"group {number}"))
     return arms
 
 
@@ -229,7 +229,7 @@ def _good_or_bad() -> list[Arm]:
         good = np.array(chance).reshape(2, 2)
         rewards = np.array([[0.0, 0.0], [1.0, 1.0]])
         transitions = np.stack([1 - good, good], axis=-1)
-        arms.append(Arm(transitions, rewards, np.array([[0.0], [1.0]]), name=f"group {number}"))
+        arms.append(Arm(transitions, rewards, [[0], [1]], name=f"group {number}"))
     return arms
 
 
@@ -248,8 +248,8 @@ def three_machines() -> CoupledMDP:
         transitions[states, 0, states] = stays
         transitions[states, 0, np.minimum(states + 1, 2)] += 1 - stays
         transitions[:, 1, 0] = 1.0
-        arms.append(Arm(transitions, 1 - costs / costs.max(), np.array([[0.0], [1.0]])))
-    return CoupledMDP(arms, budget=np.array([1], dtype=np.float64), discount=0.95)
+        arms.append(Arm(transitions, 1 - costs / costs.max(), [[0], [1]]))
+    return CoupledMDP(arms, budget=[1], discount=0.95)
 
 
 def bayesian_bandit(num_arms: int = 150, horizon: int = 15, budget_share: float = 1 / 3) -> CoupledMDP:
@@ -282,11 +282,11 @@ def bayesian_bandit(num_arms: int = 150, horizon: int = 15, budget_share: float 
         rewards[here, 1] = chance
     initial = np.zeros(len(places))
     initial[0] = 1.0
-    arm = Arm(transitions, rewards, np.array([[0.0], [1.0]]), initial=initial)
+    arm = Arm(transitions, rewards, [[0], [1]], initial=initial)
     return CoupledMDP(
         [arm],
-        counts=np.array([num_arms]),
-        budget=np.array([round(budget_share * num_arms, 9)], dtype=np.float64),
+        counts=[num_arms],
+        budget=[round(budget_share * num_arms, 9)],
         discount=1.0,
         criterion=as_criterion(f"finite:{horizon}", 1.0),
         welfare="utilitarian",

@@ -113,9 +113,9 @@ def machine_replacement(
     )
     return CoupledMDP(
         arms=arms,
-        budget=np.array([budget], np.float64),
+        budget=[budget],
         discount=discount,
-        counts=np.array([num_arms]),
+        counts=[num_arms],
         welfare=PAPERS_WELFARE,
     )
 
@@ -167,7 +167,7 @@ def heterogeneous_machine_replacement(
     names = [f"machine, {_MIXED_KINDS[index]} cost" for index in kind]
     arms = _machines(costs, stay, 1.0, "then-deteriorate", names)
     amount = max(1, num_arms // 10) if budget is None else budget
-    return CoupledMDP(arms=arms, budget=np.array([amount], np.float64), discount=discount, welfare=PAPERS_WELFARE)
+    return CoupledMDP(arms=arms, budget=[amount], discount=discount, welfare=PAPERS_WELFARE)
 
 
 def _cost_kinds(

@@ -30,15 +30,7 @@ from evenhand.errors import Fault, InvalidInputError, NotConvergedError
 from evenhand.evaluation.inequality import gini_coefficient
 from evenhand.model import quoted
 from evenhand.programme import expectations, schema
-from evenhand.programme.audit_window import LEVEL, Books, Earned, Span, WindowPart, count_waits, given, read_span
-from evenhand.programme.belief import know
-from evenhand.programme.decisions import PlanRow
-from evenhand.programme.expectations import Account
-from evenhand.programme.ledger import Result, append, last_event
-from evenhand.programme.library import ROUTINE, Cache, Library
-from evenhand.programme.named_model import Words
-from evenhand.programme.settings import add_setting, setting, values_between
-from evenhand.programme.verdict import (
+from evenhand.programme.audit_verdict import (
     BudgetDeviation,
     NeedRow,
     OverrideRow,
@@ -51,6 +43,14 @@ from evenhand.programme.verdict import (
     find_unserved,
     put_into_words,
 )
+from evenhand.programme.audit_window import LEVEL, Books, Earned, Span, WindowPart, count_waits, given, read_span
+from evenhand.programme.belief import know
+from evenhand.programme.decisions import PlanRow
+from evenhand.programme.expectations import Account
+from evenhand.programme.ledger import Result, append, last_event
+from evenhand.programme.library import ROUTINE, Cache, Library
+from evenhand.programme.named_model import Words
+from evenhand.programme.settings import add_setting, setting, values_between
 from evenhand.programme.vocabulary import Vocabulary
 from evenhand.typing import Bools, Floats, Ints
 

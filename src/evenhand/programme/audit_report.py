@@ -7,8 +7,8 @@ import numpy as np
 
 from evenhand.display import counted
 from evenhand.programme.audit import UNKNOWN, Audit, MemberRow
+from evenhand.programme.audit_verdict import DEFINITIONS, Verdict
 from evenhand.programme.audit_window import Books, Earned, WindowPart, fairness_over_time
-from evenhand.programme.verdict import DEFINITIONS, Verdict
 from evenhand.programme.vocabulary import Vocabulary
 from evenhand.report.format import amount, capitalised, fixed, number, percent, shortened
 from evenhand.report.summary import Figure, Section, Summary, Table, table

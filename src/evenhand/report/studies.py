@@ -101,8 +101,10 @@ def _draw_panel(
         style: dict[str, Any] = {"marker": shape, "markersize": 4.5, "linewidth": 1.2, "capsize": 2}
         axes.errorbar(x, y, errors, color=colour, linestyle=dashes, label=policy, **style)
     bounds = {row.size: row.upper_bound for row in rows if row.upper_bound is not None}
-    if quantity == "share" and bounds:
-        axes.axhline(100, color=INK, linewidth=0.9, linestyle=(0, (4, 2)), label="upper bound")
+    if quantity != "welfare" and bounds:
+        axes.axhline(
+            100 if quantity == "share" else 0, color=INK, linewidth=0.9, linestyle=(0, (4, 2)), label="upper bound"
+        )
     elif bounds:
         sizes = sorted(bounds)
         axes.plot(sizes, [bounds[size] for size in sizes], "_--", color=INK, linewidth=0.9, label="upper bound")
@@ -111,20 +113,24 @@ def _draw_panel(
         axes.set_xscale("log")
         axes.xaxis.set_minor_locator(NullLocator())
     axes.set_xticks(sizes, [f"{size:,}" for size in sizes])
-    axes.set_ylabel("share of bound, %" if quantity == "share" else "welfare")
+    axes.set_ylabel({"share": "share of bound, %", "gap": "gap to the bound, %"}.get(quantity, quantity))
     axes.grid(axis="y")
     axes.spines["bottom"].set_color(FAINT)
 
 
 def _measure(study: Study, quantity: str) -> Callable[[StudyRow], tuple[float, float]]:
     """Return a function of a row: the quantity and its standard error."""
-    if quantity == "welfare":
-        return lambda row: (row.welfare, row.welfare_stderr)
-    if quantity != "share":
-        raise InvalidInputError(f"quantity: expected 'share' or 'welfare', got {quantity!r}")
-    if not any(math.isfinite(row.share_of_bound) for row in study.rows):
-        raise NotApplicableError("no problem of this study has a positive upper bound; use the quantity 'welfare'")
-    return lambda row: (100 * row.share_of_bound, 100 * row.share_stderr)
+    measures: dict[str, Callable[[StudyRow], tuple[float, float]]] = {
+        "share": lambda row: (100 * row.share_of_bound, 100 * row.gap_stderr),
+        "gap": lambda row: (100 * row.gap, 100 * row.gap_stderr),
+        "welfare": lambda row: (row.welfare, row.welfare_stderr),
+    }
+    if quantity not in measures:
+        raise InvalidInputError(f"quantity: expected 'share', 'gap' or 'welfare', got {quantity!r}")
+    if not any(math.isfinite(measures[quantity](row)[0]) for row in study.rows):
+        reason = "a share needs a positive upper bound, a gap any but 0"
+        raise NotApplicableError(f"no problem of this study has a {quantity}: {reason}. Use 'gap' or 'welfare'")
+    return measures[quantity]
 
 
 # -- the table -------------------------------------------------------------------------------------------------------
@@ -151,7 +157,8 @@ def study_latex(study: Study, quantity: str) -> str:
         decimals = decimals_of([measure(row)[0] for row in study.rows if row.problem == problem]) or 0
         # Of values that look alike, all are in bold.
         shown = {policy: f"{measure(row)[0]:.{decimals}f}" for policy, row in rows.items()}
-        best = max((float(text) for text in shown.values() if text != "nan"), default=math.nan)
+        first = min if quantity == "gap" else max
+        best = first((float(text) for text in shown.values() if text != "nan"), default=math.nan)
         cells = [escaped(problem) if problem != last else "", str(size)]
         for policy in policies:
             if policy not in rows or shown[policy] == "nan":
@@ -161,7 +168,7 @@ def study_latex(study: Study, quantity: str) -> str:
             error = "" if rows[policy].exact else rf" \pm {measure(rows[policy])[1]:.2g}"
             cells.append(f"${text}{error}$")
         bound = next(iter(rows.values())).upper_bound
-        shown_bound = 100.0 if quantity == "share" else bound
+        shown_bound = {"share": 100.0, "gap": 0.0}.get(quantity, bound)
         cells.append("--" if bound is None or shown_bound is None else f"${shown_bound:.{decimals}f}$")
         lines.append(" & ".join(cells) + r" \\")
         last = problem

@@ -39,8 +39,8 @@ if TYPE_CHECKING:
         solve_model,
         solve_opening,
     )
-    from evenhand.solvers.fluid.flow_program import ProgramSizes
     from evenhand.solvers.fluid.frontiers import FluidModel
+    from evenhand.solvers.fluid.occupancy_program import ProgramSizes
     from evenhand.solvers.fluid.price_response import SettledLevels
     from evenhand.solvers.fluid.programs import solve_by_program
     from evenhand.solvers.highs import ALGORITHMS, Algorithm, LinearProgram, solve_program

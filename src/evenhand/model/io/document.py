@@ -98,14 +98,12 @@ def read_head(head: Mapping[str, Any], faults: Faults, replaced: str | None = No
     criterion = own if replaced is None else replaced
     if replaced is not None:  # a fault of the file even though it is not used
         read_criterion(0.0, own, faults)
-    if "discount" not in head and criterion == "discounted":
-        faults.add("discount", "missing; give one below 1, or a criterion that needs none: average or finite:T")
     if "budget" not in head:
         faults.add("budget", "missing")
     fields = {key: head[key] for key in HEAD_KEYS if key in head}
     named = head.get("resources", ())
     amounts = [0.0] * max(1, len(named) if isinstance(named, (list, tuple)) else 1)
-    default = {"budget": amounts, "discount": 0.0 if criterion == "discounted" else 1.0, "resources": ()}
+    default = {"budget": amounts, "discount": None, "resources": ()}
     return default | {"over": "arms", "welfare": None, "arm_names": ()} | fields | {"criterion": criterion}
 
 

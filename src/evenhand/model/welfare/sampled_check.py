@@ -178,6 +178,11 @@ class _Points:
             value = float(np.asarray(self.welfare(point, self.counts)))
         except OutOfDomainError:
             return None
+        except TypeError as error:
+            expected = "expected a function of (values, counts=None)"
+            raise InvalidInputError(
+                f"welfare {self.welfare.name}: {expected} that returns a number; {error}"
+            ) from error
         if np.isnan(value):
             raise InvalidInputError(f"welfare {self.welfare.name}: expected a number at {_shown(point)}, got nan")
         return value if np.isfinite(value) else None
@@ -233,7 +238,7 @@ class _Points:
             if (above := np.flatnonzero(np.asarray(self.values) > bounds + room)).size:
                 y = int(above[0])
                 there, most = self.tried[y], f"at most {bounds[y]:.6g}"
-                words = f"by that at {_shown(x)} it is {most} at {_shown(there)}, where it is {self.values[y]:.6g}"
+                words = f"by the one at {_shown(x)} it is {most} at {_shown(there)}, where it is {self.values[y]:.6g}"
                 return Witness(_BOUNDED, x, there, words)
         return None
 

@@ -4,6 +4,7 @@ import re
 from collections.abc import Callable
 
 from evenhand.checks import check_positive_int
+from evenhand.display import counted
 from evenhand.errors import InvalidInputError, UnknownNameError, nearest
 from evenhand.model.welfare.base import Welfare
 from evenhand.model.welfare.power_mean import AlphaFair
@@ -101,7 +102,8 @@ def parse_welfare(text: str, num_arms: int) -> Welfare:
         return _build(start, rest.split(",") if colon else [], num_arms)
     except InvalidInputError as error:
         example = kinds.get(start, kinds["gini"])[1]
-        raise InvalidInputError(f"welfare '{text}': {error}\nUse, for example, {example}") from None
+        raise InvalidInputError(f"welfare '{text}': {error}
+Use, for example, {example}") from error.__cause__
 
 
 def _build(name: str, texts: list[str], num_arms: int) -> Welfare:
@@ -117,7 +119,7 @@ def _build(name: str, texts: list[str], num_arms: int) -> Welfare:
     try:
         made = kinds[name][0](numbers, num_arms)
     except TypeError as error:  # such as a class that takes one number, and got two
-        raise InvalidInputError(f"cannot be made of the numbers {numbers}: {error}") from error
+        raise InvalidInputError(f"cannot be made of {counted(len(numbers), 'number')}") from error
     if isinstance(made, type) or not isinstance(made, Welfare):
         raise InvalidInputError(f"what was registered as '{name}' made {made!r}, which is not a welfare")
     if isinstance(made, RankWeighted):

@@ -2,7 +2,7 @@
 
 fair_relaxation  choice of the algorithm: `solve_fluid`, `solve_opening`, `solve_weighted`, `solve_blocks`; results
 programs         linear programs: few types, a budget at every step, any welfare
-flow_program     their flow, budget and floors, before a welfare joins them
+occupancy_program     their flow, budget and floors, before a welfare joins them
 dual_search      search for prices: many types
 price_cuts       responses to prices, and the master program over them
 blocks           blocks of arms; a problem in memory is one

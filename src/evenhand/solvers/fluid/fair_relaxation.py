@@ -67,8 +67,8 @@ from evenhand.parallel import Blocks, Pool
 from evenhand.solvers.fluid import programs as fluid_programs
 from evenhand.solvers.fluid.blocks import BLOCK, NUM_LEVELS, Block, BlockBuilder
 from evenhand.solvers.fluid.dual_search import MOST_ROUNDS, DualSolution, PriceSearch, search_for
-from evenhand.solvers.fluid.flow_program import FLOOR_ROUNDING, USUAL_SIZES, Program, ProgramSizes, out_of_floors
 from evenhand.solvers.fluid.frontiers import FluidModel, Frontiers
+from evenhand.solvers.fluid.occupancy_program import FLOOR_ROUNDING, USUAL_SIZES, Program, ProgramSizes, out_of_floors
 from evenhand.solvers.fluid.price_response import unit_prices
 from evenhand.solvers.fluid.programs import FluidOptimum, Rounds, not_closed, solve_by_program
 from evenhand.solvers.single_arm import check_communicating

@@ -38,8 +38,8 @@ from scipy import sparse
 
 from evenhand.errors import NotConvergedError, OutOfDomainError, TooLargeError
 from evenhand.model.welfare import PowerMean, RankWeighted, Welfare, is_lexicographic, is_mean
-from evenhand.solvers.fluid.flow_program import USUAL_SIZES, Program, ProgramSizes, Solved
 from evenhand.solvers.fluid.frontiers import FluidModel
+from evenhand.solvers.fluid.occupancy_program import USUAL_SIZES, Program, ProgramSizes, Solved
 from evenhand.solvers.welfare_cuts import Cuts, best_between, pieces_of, project_types
 from evenhand.typing import Bools, Floats, Ints
 

@@ -12,7 +12,7 @@ from evenhand.fitting.fit import fit
 from evenhand.model import Arm, CoupledMDP, MixturePolicy
 from evenhand.planning import Plan
 from evenhand.policies import ExchangeablePriority
-from evenhand.programme import Programme, audit_report, decisions, expectations, named_model, verdict
+from evenhand.programme import Programme, audit_report, audit_verdict, decisions, expectations, named_model
 
 from ..conftest import mentions
 
@@ -99,7 +99,7 @@ def test_a_need_that_ends_by_service_or_by_itself():
     span = SimpleNamespace(first=10, horizon=5, present=present, arms=arms)
     books = SimpleNamespace(span=span, state_names=["bad"], groups=["g"], group=np.zeros(4, dtype=int))
     sums = {"need": need, "served": served, "state": np.zeros((4, 5), dtype=int)}
-    many, rows, cells = verdict.find_unserved(books, sums)
+    many, rows, cells = audit_verdict.find_unserved(books, sums)
     assert many == 4
     assert [(row.arm, row.since, row.steps, row.lasts, row.served) for row in rows] == [
         ("c", 10, 2, False, 1), ("d", 11, 2, False, 0),
@@ -240,7 +240,7 @@ def test_a_forecast_is_that_of_playing(tmp_path):
                 waits[row.arm] = next_waits(row, waits)
                 states[row.arm] = next_state(row.type, row.state, row.action)
         counts.append(list(served.values()))
-    drawn, counts = verdict.forecast(books), np.array(counts)
+    drawn, counts = audit_verdict.forecast(books), np.array(counts)
     error = np.sqrt(drawn.var(axis=0) * (1 / len(drawn) + 1 / len(counts)))
     assert (np.abs(drawn.mean(axis=0) - counts.mean(axis=0)) <= 4 * error + 1e-9).all()
     assert (np.abs(drawn.std(axis=0) - counts.std(axis=0)) <= 3 * error + 1e-9).all()
@@ -277,7 +277,7 @@ def test_a_forecast_plays_the_part_that_the_programme_drew(tmp_path):
     for part in (1, 2):
         policies = tuple((policy, budget, part) for policy, budget, _ in books.span.policies)
         books.span = replace(books.span, policies=policies)
-        drawn, own = verdict.forecast(books, episodes=50), books.groups.index("Port")
+        drawn, own = audit_verdict.forecast(books, episodes=50), books.groups.index("Port")
         assert (drawn.sum(axis=1) == 6).all()
         assert (drawn[:, own] == (6 if (first == "Port") == (part == 1) else 0)).all()
 
@@ -331,11 +331,11 @@ def test_power_is_the_share_of_audits_that_find_it():
     rng = np.random.default_rng(3)
     drawn = np.sort(rng.binomial(60, 0.4, 399))
     lower = int(drawn[9])
-    share = verdict.detectable_share(drawn, lower)
+    share = audit_verdict.detectable_share(drawn, lower)
     for missed, expected in ((share, 1), (share - 0.02, 0)):
         audits = rng.binomial(rng.binomial(60, 0.4, 40_000), 1 - missed) < lower
         assert (audits.mean() >= 0.79) == bool(expected)
-    assert verdict.detectable_share(np.array([0, 0, 1, 2]), 0) is None
+    assert audit_verdict.detectable_share(np.array([0, 0, 1, 2]), 0) is None
 
 
 @pytest.mark.slow
@@ -354,9 +354,9 @@ def test_power_of_the_test_of_values_by_playing():
 
 def test_forecasts_beyond_their_size_are_left_out(neglected):
     books = neglected.books()
-    assert verdict.forecast(books, most=100) is None
-    assert verdict.forecast(books, episodes=50).shape == (50, 2)
-    assert len(verdict.forecast(neglected.books(level=0.998))) == 999
+    assert audit_verdict.forecast(books, most=100) is None
+    assert audit_verdict.forecast(books, episodes=50).shape == (50, 2)
+    assert len(audit_verdict.forecast(neglected.books(level=0.998))) == 999
 
 
 # Reasons
