@@ -20,7 +20,7 @@ from evenhand.kernels import (
     splits,
 )
 from evenhand.model import Arm, CoupledMDP
-from evenhand.problems import crew_maintenance, machine_replacement, random_coupled
+from evenhand.problems import crew_maintenance, machine_replacement, random_coupled, three_states
 from evenhand.solvers import (
     SMALL,
     CountOptimum,
@@ -454,6 +454,17 @@ def test_false_rules_of_dominance_change_nothing(criterion, spend, false):
     found, exact = (solve_counts(one, initial, 1e-9) for one in (plan, plan_counts(problem, np.inf)))
     assert found.upper_bound == pytest.approx(exact.upper_bound, rel=1e-7)
     assert found.lower_bound == pytest.approx(exact.upper_bound, rel=1e-7)
+
+
+def test_memory_without_splits_counts_faces_alone():
+    plan, few = (plan_counts(three_states(number, 3)) for number in (100, 40))
+    assert plan.algorithm.splits is None
+    assert plan.rules(0.0)
+    assert plan.law_entries < 0.1 * sum(float(plan.algorithm.size_of(t)) ** 2 for t in plan.algorithm.base_levels)
+    solve_counts(plan, plan.arm.initial, 1e-6)
+    assert sum(law.size for laws in plan.outcomes.on_faces.values() for law in laws.laws.values()) <= plan.law_entries
+    # Where no rule is known, every table counts.
+    assert few.law_entries == sum(float(few.algorithm.size_of(t)) ** 2 for t in few.algorithm.base_levels)
 
 
 def test_points_without_an_arm():

@@ -47,6 +47,7 @@ from evenhand.solvers.counts.post_decision import (
     list_allocations,
     read_slots,
     read_tables,
+    spread_extras,
 )
 from evenhand.typing import Array, Floats, Ints
 
@@ -118,11 +119,10 @@ class CountPlan:
         """About how much memory solving takes."""
         algorithm, num_cells = self.algorithm, len(self.slots.cells)
         choices = float(np.dtype(self.choices_type).itemsize) * self.num_points * num_cells
-        levels = [algorithm.size_of(t) for t in algorithm.base_levels]
         if algorithm.splits is None:
-            base = sum(8.0 * size**2 for size in levels)
+            base = 8.0 * self.law_entries
         else:
-            base = sum(4.0 * size for size in levels) * len(algorithm.splits[0])
+            base = sum(4.0 * algorithm.size_of(t) for t in algorithm.base_levels) * len(algorithm.splits[0])
         # Values of outcomes, before and after base rows move; what the rules of dominance compare.
         mixing = 8.0 * len(algorithm.allocations) * (num_cells + 2) ** 2
         mixing += 24.0 * self.num_values
@@ -132,6 +132,21 @@ class CountPlan:
         per_point = 8.0 * (LEAP + 4) + 16.0 * (6 + self.slots.num_states) + num_cells * (12.0 + 16.0 * depth)
         work = mixing + base + per_point * self.num_points
         return work + self.criterion.num_layers * choices
+
+    @property
+    def law_entries(self) -> float:
+        """Entries of the distributions of arms in base slots, or on faces of expectations over them, without splits."""
+        algorithm, rules = self.algorithm, self.rules(0.0)
+        if self.dominance is None or not rules:
+            return sum(float(algorithm.size_of(t)) ** 2 for t in algorithm.base_levels)
+        faces, nowhere, _ = self.dominance.find(dict.fromkeys(rules, np.inf), 0.0)
+        extra = spread_extras(self.slots, algorithm.allocations).sum(axis=1)
+        _, first = np.unique(np.column_stack([extra, faces])[~nowhere], axis=0, return_index=True)
+        kept = np.flatnonzero(~nowhere)[first]
+        outcomes, arrivals = algorithm.values_after(kept, faces[kept])
+        laws = np.where(faces[kept] == 0, outcomes.astype(np.float64) ** 2, 1.0 * outcomes * arrivals)
+        # The largest is grown from one as large.
+        return float(laws.sum() + laws.max())
 
     @property
     def num_values(self) -> float:
