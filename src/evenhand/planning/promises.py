@@ -10,8 +10,8 @@
 Small problems are solved on extended states, among policies that surely keep the promise: of the joint or count states
 in which all arms that are due can be served, those are removed, again and again, from which every action may lead out.
 What is left is an ordinary problem, which column generation solves with its certificate. With a finite horizon, too, so
-that the promises can be kept after the last step: plans without regard to it may have more. All others get the best of two
-plans under the deadline rule: the plan without promises, and the index policy of the relaxation on extended states.
+that the promises can be kept after the last step: plans without regard to it may have more. All others get the best of
+two plans under the deadline rule: the plan without promises, and the index policy of the relaxation on extended states.
 That relaxation bounds every policy that keeps the promises; if these are not sure to hold, the bound without promises
 is reported, which holds for every policy.
 """
