@@ -226,3 +226,24 @@ def test_a_full_standard_output_fails_in_words(launch):
     assert shown.code == 1
     assert shown.err.startswith("error: ")
     assert "Traceback" not in shown.err
+
+
+LEAVING = """
+import atexit, sys
+from evenhand.cli import main as entry
+class Kept:
+    def __del__(self):
+        print("freed")
+kept = Kept()
+def run(arguments):
+    atexit.register(print, "handler")
+    print("result")
+    return 2
+sys.modules["evenhand.cli.main"].run = run
+entry()
+"""
+
+
+def test_a_command_ends_without_freeing_every_object():
+    done = subprocess.run([sys.executable, "-c", LEAVING], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (2, "result\nhandler\n", "")
