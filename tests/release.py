@@ -56,7 +56,7 @@ try:
             time.sleep(0.5)
 finally:
     server.terminate()
-    server.wait(60)
+    server.wait(300)
 """
 TRAIN = """
 import evenhand as eh
