@@ -29,7 +29,7 @@ HERE = Path(__file__).parent
 PAGE = HERE.parent / "docs" / "literature.md"
 PLACE = PAGE.parent / "measured" / "literature"
 RUNS, STEPS = 10, 2000
-SIZES = (30, 100, 300, 1000)
+SIZES = (10, 30, 100, 300, 500, 1000)
 NAMED = ("lp-index", "id", "ftva", "set-expansion", "two-set", "lp-update", "whittle")
 INSTANCES: dict[str, Callable[[int], eh.CoupledMDP]] = {
     "three-states-1": lambda n: eh.problems.three_states(n, 1),
@@ -52,7 +52,7 @@ def cells() -> Iterator[Cell]:
     """Everything that is measured, the quickest first."""
     for instance, budget in GROUPS:
         yield {"instance": f"{instance} {budget}", "policy": "solve"}
-    yield from ({"instance": "bayesian-bandit", "arms": n, "policy": "solve"} for n in (150, 600))
+    yield from ({"instance": "bayesian-bandit", "arms": n, "policy": "solve"} for n in (150, 600, 4800))
     for policy in (*NAMED, "solve", "optimum"):
         for size in SIZES if policy != "optimum" else SIZES[:2]:
             for instance in INSTANCES:

@@ -414,7 +414,7 @@ def _polish(
     places = sorted(used)  # in the order in which they were tried, the plainest first
     steps = [oracle.scorer.arm_steps * max(effort.polish * float(shares[i]), 0.5) for i in places]
     parts, settled = [oracle.columns[i] for i in places], shares[places]
-    if not (clock.is_over and len(parts) == 1):  # one part has no share to be settled
+    if len(parts) > 1:  # one part has no share to be settled
         scorers = [
             replace(oracle.scorer, seed=seed, arm_steps=number).limited(clock.steps(0.15) * number / sum(steps))
             for number in steps
