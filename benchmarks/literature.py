@@ -54,10 +54,10 @@ def cells() -> Iterator[Cell]:
         yield {"instance": f"{instance} {budget}", "policy": "solve"}
     yield from ({"instance": "bayesian-bandit", "arms": n, "policy": "solve"} for n in (150, 600, 4800))
     for policy in (*NAMED, "solve", "optimum"):
-        for size in SIZES if policy != "optimum" else SIZES[:2]:
+        for size in SIZES if policy != "optimum" else SIZES[:4]:
             for instance in INSTANCES:
                 for spend in ("all", "at most"):
-                    if policy != "optimum" or instance.startswith(("three", "non-ind")):
+                    if policy != "optimum" or size == SIZES[0] or instance.startswith(("three", "non-ind")):
                         yield {"instance": instance, "spend": spend, "arms": size, "policy": policy}
     for instance in ("three-states-2", "eight-states", "non-sa"):
         for policy in ("id as published", "id"):

@@ -11,7 +11,7 @@ beta_i -> beta_i - alpha_i beta_r / alpha_r, and its reduced costs; it is comput
 
     e_r' B^-1 = e_r' E_k ... E_1 B_0^-1,    B^-1 a_q = E_k ... E_1 B_0^-1 a_q.
 
-Nodes beyond the last that there is room for are computed each time. The optimum depends on b alone, not on those before.
+Nodes for which there is no room are computed each time. The optimum depends on b alone, not on those before.
 """
 
 from typing import NamedTuple
@@ -19,7 +19,7 @@ from typing import NamedTuple
 import numpy as np
 
 from evenhand.kernels.compilation import njit
-from evenhand.typing import Bools, Floats, Ints
+from evenhand.typing import Floats, Ints
 
 LEAST_PIVOT = 1e-8
 """Least magnitude of a pivot: smaller ones lose digits."""
@@ -137,15 +137,13 @@ def _pivot(row, above, parent, node, path, basis, table, fixed, tree):
         across[basis[i]] = 0.0
     # The largest pivot among those that keep the reduced costs' signs, within a tolerance (Harris, 1973).
     sign, costs = 1.0 if above else -1.0, tree.costs[parent]
-    most = np.inf
+    most, largest, enters = np.inf, LEAST_PIVOT, -1
     for j in range(len(across)):
         if sign * across[j] > LEAST_PIVOT and not fixed[j]:
             most = min(most, (costs[j] + DUAL_TOLERANCE) / (sign * across[j]))
-    enters = -1
     for j in range(len(across)):
-        if sign * across[j] > LEAST_PIVOT and not fixed[j] and costs[j] <= most * sign * across[j]:
-            if enters < 0 or sign * across[j] > sign * across[enters]:
-                enters = j
+        if sign * across[j] > largest and not fixed[j] and costs[j] <= most * sign * across[j]:
+            enters, largest = j, sign * across[j]
     if enters < 0:
         return False
     column = tree.columns[node]
