@@ -48,8 +48,9 @@ ATTEMPTS: dict[str, tuple[dict[str, Any], ...]] = {
 PATIENCE = 5
 """Simplex iterations per row before the next attempt; usual programs need one to three."""
 
-MOST_CELLS = 1_000_000
-"""Rows times columns of a repeated program up to which its table and pivots are stored."""
+MOST_CELLS, PATH_CELLS = 500_000, 5_000_000
+"""Rows times columns of a repeated program up to which its table and pivots are stored, and so many times that it has
+pivots before HiGHS takes over: there a pivot does not cost more with the size of the table."""
 
 MOST_REMEMBERED = 1e8
 """Bytes of the pivots of a repeated program."""
@@ -252,7 +253,7 @@ class RepeatedProgram:
         own, rest, table, fixed, columns, tree = self._root
         beta, basis = own @ right + rest, np.arange(len(rest))
         tolerance = 1e-9 * max(1.0, np.abs(right).max())
-        if not find_basis(beta, basis, table, fixed, tree, PATIENCE * len(rest), tolerance):
+        if not find_basis(beta, basis, table, fixed, tree, self._most_pivots, tolerance):
             return self._solve_anew(right)
         found = np.zeros(self._program.num_columns + len(rest))
         found[columns[basis]] = beta
@@ -283,14 +284,19 @@ class RepeatedProgram:
         fixed = np.concatenate([np.zeros(wide, dtype=np.bool_), equal])[columns]
         size = len(self._rows)
         rest = inverse[:, size:] @ np.broadcast_to(program.row_upper, number)[size:]
-        tree = make_tree(costs, number, PATIENCE * number, MOST_REMEMBERED)
+        tree = make_tree(costs, number, self._most_pivots, MOST_REMEMBERED)
         return inverse[:, :size].copy(), rest, table, fixed, columns, tree
+
+    @property
+    def _most_pivots(self) -> int:
+        return min(PATH_CELLS // (self._program.num_rows * self._program.num_columns), self._program.num_rows)
 
     def _solve_anew(self, right: Floats) -> Floats:
         """Return the optimal variables, by HiGHS from the basis."""
         change: Any = self._highs.changeRowsBounds  # type: ignore[attr-defined]  # missing in its stubs
         change(len(right), self._rows, right, right)
         if self._basis is not None:
+            self._highs.clearSolver()  # with the weights of its last run, it may end at another optimum
             self._highs.setBasis(self._basis)
         self._highs.run()
         status = self._highs.getModelStatus().name
