@@ -31,10 +31,13 @@ from evenhand.model.arm_matching import matched_types
 from evenhand.model.composite import TimeVaryingPolicy
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.policy import check_arrays
-from evenhand.solvers.counts.reduction import ExchangeablePolicy
+from evenhand.solvers.counts.reduction import ExchangeablePolicy, num_count_states
 from evenhand.solvers.highs import LinearProgram, RepeatedProgram
 from evenhand.solvers.single_arm import SingleArms, gains_at
 from evenhand.typing import Array, ArrayLike, Floats, Ints
+
+FEW = 1000
+"""Count vectors up to which programs are solved one by one."""
 
 
 def look_ahead(
@@ -212,7 +215,7 @@ class LookAhead(ExchangeablePolicy):
             np.concatenate([flows, limits]),
         )
         counts = (problem.type_counts[:, None] * types.initial)[real]
-        found = RepeatedProgram(program, counts)
+        found = RepeatedProgram(program, counts, num_count_states(problem) > FEW)
         if problem.criterion.is_stationary:  # arms are seldom where they start: begin near where the program leads them
             for _ in range(2):
                 counts = arrive @ found.start_at(np.asarray(counts))[-len(pairs) :]

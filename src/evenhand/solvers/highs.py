@@ -207,16 +207,18 @@ class RepeatedProgram:
     (`kernels.dual_simplex`); others, and those whose pivots are too small, are solved by HiGHS.
     """
 
-    def __init__(self, program: LinearProgram, right: Floats) -> None:
+    def __init__(self, program: LinearProgram, right: Floats, often: bool = True) -> None:
         """Find the basis.
 
         Args:
             program: the program, with variables of at least 0; its first rows are equations, the others may be `<=`.
             right: (row,) right-hand side of the first rows at which the basis is optimal.
+            often: whether it is solved so often that pivots are worth remembering, which takes two seconds to compile.
         """
         from highspy import Highs
 
         self._highs, self._program, self._rows = Highs(), program, np.arange(len(right), dtype=np.int32)
+        self._is_stored = often and program.num_rows * program.num_columns <= MOST_CELLS
         options: dict[str, Any] = {"output_flag": False, "threads": 1, "small_matrix_value": 1e-12}
         options |= ALGORITHMS["simplex"] | {"presolve": "off"}  # a presolved program would begin without the basis
         _set_options(self._highs, options)
@@ -263,14 +265,14 @@ class RepeatedProgram:
     def _root(self) -> "tuple[Floats, Floats, Floats, Bools, Ints, PivotTree] | None":
         """Inverse of the basis for the first rows, and what the others add; table; fixed variables; their columns.
 
-        None if the table would be too large.
+        None if pivots are not stored.
         """
         from evenhand.kernels.dual_simplex import make_tree
 
         program, basis = self._program, self._basis
         assert basis is not None
         number, wide = program.num_rows, program.num_columns
-        if number * wide > MOST_CELLS:
+        if not self._is_stored:
             return None
         basic = np.array([status.value == 1 for status in [*basis.col_status, *basis.row_status]])
         columns = np.concatenate([np.flatnonzero(basic), np.flatnonzero(~basic)])
