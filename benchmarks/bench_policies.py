@@ -69,7 +69,7 @@ def identical_machines(preset: str) -> None:
 
 
 def programs() -> None:
-    """Look-ahead programs per second, each solved once per new counts of the arms."""
+    """Look-ahead programs per second of the processor, each solved once per new counts of the arms."""
     print("\nlp-update: linear programs over the next 24 steps, at most the budget")
     print(f"{'instance':>14} {'N':>5} {'columns':>8} {'programs':>9} {'per second':>11}")
     makers = {"three-states": eh.problems.three_states, "eight-states": eh.problems.eight_states}
@@ -79,9 +79,9 @@ def programs() -> None:
             policy = eh.make_policy(problem, "lp-update", "utilitarian")
             assert isinstance(policy, LookAhead)
             eh.simulate_counts(problem, policy, 1, 5)  # finds the first basis
-            known, start = policy.num_solved, time.perf_counter()
+            known, start = policy.num_solved, time.process_time()
             eh.simulate_counts(problem, policy, 5, 400, rng=1)
-            seconds, solved = time.perf_counter() - start, policy.num_solved - known
+            seconds, solved = time.process_time() - start, policy.num_solved - known
             print(f"{name:>14} {num_arms:>5} {policy.num_columns:>8} {solved:>9} {solved / seconds:>11.0f}", flush=True)
 
 

@@ -29,7 +29,7 @@ HERE = Path(__file__).parent
 PAGE = HERE.parent / "docs" / "literature.md"
 PLACE = PAGE.parent / "measured" / "literature"
 RUNS, STEPS = 10, 2000
-SIZES = (30, 100, 300, 1000)
+SIZES = (10, 30, 100, 300, 500, 1000)
 NAMED = ("lp-index", "id", "ftva", "set-expansion", "two-set", "lp-update", "whittle")
 INSTANCES: dict[str, Callable[[int], eh.CoupledMDP]] = {
     "three-states-1": lambda n: eh.problems.three_states(n, 1),
@@ -40,6 +40,8 @@ INSTANCES: dict[str, Callable[[int], eh.CoupledMDP]] = {
     "non-sa": lambda n: eh.problems.non_sa(n),
     "non-indexable": lambda n: eh.problems.non_indexable(n),
 }
+PUBLISHED = ("three-states-2", "eight-states", "non-sa")
+"""Instances with published results under the average; 500 arms are played only there."""
 GROUPS = (("counterexample", 10), ("counterexample", 20), ("maternal", 20), ("maternal", 40))
 
 Cell = dict[str, Any]
@@ -52,14 +54,14 @@ def cells() -> Iterator[Cell]:
     """Everything that is measured, the quickest first."""
     for instance, budget in GROUPS:
         yield {"instance": f"{instance} {budget}", "policy": "solve"}
-    yield from ({"instance": "bayesian-bandit", "arms": n, "policy": "solve"} for n in (150, 600))
+    yield from ({"instance": "bayesian-bandit", "arms": n, "policy": "solve"} for n in (150, 600, 4800))
     for policy in (*NAMED, "solve", "optimum"):
-        for size in SIZES if policy != "optimum" else SIZES[:2]:
+        for size in SIZES if policy != "optimum" else SIZES[:4]:
             for instance in INSTANCES:
-                for spend in ("all", "at most"):
-                    if policy != "optimum" or instance.startswith(("three", "non-ind")):
+                for spend in ("all", "at most") if size != 500 else ("all",) if instance in PUBLISHED else ():
+                    if policy != "optimum" or size == SIZES[0] or instance.startswith(("three", "non-ind")):
                         yield {"instance": instance, "spend": spend, "arms": size, "policy": policy}
-    for instance in ("three-states-2", "eight-states", "non-sa"):
+    for instance in PUBLISHED:
         for policy in ("id as published", "id"):
             yield {"instance": instance, "spend": "all", "arms": 100, "policy": policy, "equality": True}
 
@@ -148,12 +150,13 @@ def share(row: Cell | None) -> str:
 
 def averages(rows: dict[tuple[Any, ...], Cell], published: dict[str, Any], spend: str) -> str:
     """Table of the instances under a rule of the budget."""
-    lines = ["| instance | N | `solve` | best named policy | best published | optimum |", "|---|---|---|---|---|---|"]
+    lines = ["| instance | N | `solve` | best named policy | best published | optimum | bound per arm |"]
+    lines.append("|---|---|---|---|---|---|---|")
     for instance in INSTANCES:
         for size in SIZES:
             own = {name: rows.get((instance, spend, size, name, None)) for name in (*NAMED, "solve", "optimum")}
             named = {name: row for name, row in own.items() if name in NAMED and row and "value" in row}
-            if own["solve"] is None and not named:
+            if (own["solve"] is None and not named) or (size == 500 and instance not in PUBLISHED):
                 continue
             best = max(named, key=lambda name: named[name]["value"], default="")
             best_named = f"`{best}` {share(named[best])}" if named else "–"
@@ -162,9 +165,9 @@ def averages(rows: dict[tuple[Any, ...], Cell], published: dict[str, Any], spend
                 place = published["sizes"].index(size)
                 name = max(published[instance], key=lambda policy: published[instance][policy][place])
                 theirs = f"{name} {published[instance][name][place]:.2f}"
-            lines.append(
-                f"| `{instance}` | {size} | {share(own['solve'])} | {best_named} | {theirs} | {share(own['optimum'])} |"
-            )
+            bound = max(row["bound"] for row in own.values() if row and "bound" in row)
+            figures = share(own["solve"]), best_named, theirs, share(own["optimum"]), f"{bound:.5f}"
+            lines.append(f"| `{instance}` | {size} | " + " | ".join(figures) + " |")
     return "\n".join(lines)
 
 

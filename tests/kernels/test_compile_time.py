@@ -35,9 +35,9 @@ print(json.dumps(listener.kernels))
 
 KERNELS = {
     "_trace", "_cut_blocks", "_sweep", "play", "step_arms", "serve_batch", "serve_greedily", "serve_in_order",
-    "assign_uniformly"
+    "assign_uniformly", "round_within"
 }  # fmt: skip
-"""Frontiers and levels of the relaxation, Whittle indices, episodes, single steps, and allocations."""
+"""Frontiers and levels of the relaxation, Whittle indices, episodes, single steps, allocations, and their rounding."""
 
 
 @pytest.mark.slow

@@ -12,6 +12,7 @@ KINDS = [
     ("average", "utilitarian", "all", False, 2, 1, [9]),
     ("average", "utilitarian", "at most", False, 2, 1, [12]),
     ("average", "gini:2", "all", False, 2, 1, [3, 4]),
+    ("average", "utilitarian", "all", False, 3, 2, [4, 4]),
     ("average", "maximin", "at most", True, 2, 1, [3, 3, 2]),
     ("discounted", "maximin", "all", True, 2, 1, [4, 2, 3]),
     ("discounted", "gini:2", "at most", False, 3, 2, [3, 3]),

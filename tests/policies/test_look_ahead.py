@@ -12,6 +12,7 @@ from evenhand.errors import TooLargeError
 from evenhand.planning.plan import load_policy, save_policy
 from evenhand.planning.relaxation import relax
 from evenhand.policies import look_ahead
+from evenhand.solvers import highs
 
 GAST = {
     "transitions": [
@@ -106,6 +107,17 @@ def test_what_rounding_leaves_is_spent():
     policy = look_ahead(problem, np.full(2, 0.2), np.array([0.1]), steps=3)
     found = policy.look_up(np.array([[[0, 2], [0, 3]]]))[0]
     assert found[0, 1, 1] == found[1, 1, 1] == 1
+
+
+@pytest.mark.parametrize("cells", [0, 500_000], ids=["HiGHS", "pivots stored"])
+def test_of_several_optima_the_same_is_taken_in_any_order(cells, monkeypatch):
+    monkeypatch.setattr(highs, "MOST_CELLS", cells)
+    problem = eh.problems.non_sa(100).with_spend("all")
+    policy = eh.make_policy(problem, "lp-update", "utilitarian")
+    counts = np.random.default_rng(0).multinomial(100, np.full(8, 1 / 8), size=(60, 1))
+    found = policy.look_up(counts)
+    backwards = eh.make_policy(problem, "lp-update", "utilitarian").look_up(counts[::-1])[::-1]
+    assert np.array_equal(found, backwards)
 
 
 def test_it_steers_where_priorities_circle():

@@ -5,8 +5,8 @@ from math import gcd
 import numpy as np
 import pytest
 
-from evenhand.evaluation import evaluate
-from evenhand.model import CoupledMDP, StatefulPolicy, is_exchangeable
+from evenhand.evaluation import evaluate, simulate
+from evenhand.model import Arm, CoupledMDP, StatefulPolicy, is_exchangeable
 from evenhand.policies import RoundRobin
 from evenhand.problems import machine_replacement
 
@@ -107,3 +107,18 @@ def test_each_start_begins_anew():
     states = np.zeros((4, 3), dtype=np.int32)
     assert np.array_equal(play(policy, states, 2), play(policy, states, 2))
     assert not np.array_equal(play(policy, states, 2), play(policy, states, 2, seed=1))
+
+
+def test_every_budget_that_must_be_spent_is_spent():
+    rng = np.random.default_rng(1)
+    arms = [
+        Arm(
+            transitions=rng.dirichlet(np.ones(3), size=(3, 3)),
+            rewards=rng.random((3, 3)),
+            usage=[[0, 0], [1, 0], [0, 1]],
+        )
+        for _ in range(2)
+    ]
+    problem = CoupledMDP(arms, counts=[5, 4], budget=[3, 2], discount=0.9).with_spend("all")
+    used = simulate(problem, RoundRobin(problem), 20, 30, 0).used
+    assert used == pytest.approx(1.0)

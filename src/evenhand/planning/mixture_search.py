@@ -406,15 +406,14 @@ def _polish(
     """Play the parts again on other episodes, and settle their shares on all of them."""
     effort, floors = clock.task.effort, objective.floors[oracle.floored]
     used = set(np.flatnonzero(shares > 0).tolist())
-    # Shares of time are known to a margin that more episodes make smaller: the best single policy that just missed it
-    # may well meet the floors.
-    if len(floors):
-        served = [i for i, one in enumerate(oracle.columns) if (one.shares_served[oracle.floored] >= floors).all()]
-        used |= {max(served, key=lambda i: _welfare_of(objective, oracle.columns[i].values))} if served else set()
+    # The largest of noisy estimates is too large, and shares of time are known to a margin that more episodes make
+    # smaller: the policy that is the best for sure may well be better on new episodes, or meet the floors.
+    served = [i for i, one in enumerate(oracle.columns) if (one.shares_served[oracle.floored] >= floors).all()]
+    used |= {max(served, key=lambda i: _sure_welfare(objective, oracle.columns[i]))} if served else set()
     places = sorted(used)  # in the order in which they were tried, the plainest first
     steps = [oracle.scorer.arm_steps * max(effort.polish * float(shares[i]), 0.5) for i in places]
     parts, settled = [oracle.columns[i] for i in places], shares[places]
-    if not (clock.is_over and len(parts) == 1):  # one part has no share to be settled
+    if len(parts) > 1:  # one part has no share to be settled
         scorers = [
             replace(oracle.scorer, seed=seed, arm_steps=number).limited(clock.steps(0.15) * number / sum(steps))
             for number in steps
@@ -452,6 +451,14 @@ def _welfare_of(objective: Objective, values: Floats) -> float:
         return objective(values)
     except OutOfDomainError:
         return -np.inf
+
+
+def _sure_welfare(objective: Objective, column: ScoredPolicy) -> float:
+    """Return the welfare of a policy less two standard errors; by leximin without, and -inf outside the domain."""
+    welfare = _welfare_of(objective, column.values)
+    if column.exact or objective.structure.lexicographic or welfare == -np.inf:
+        return welfare
+    return welfare - 2 * column.error(objective.supergradient(column.values))
 
 
 def _candidate(column: ScoredPolicy, rng: Rng = None) -> Candidate:

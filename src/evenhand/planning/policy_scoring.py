@@ -252,7 +252,7 @@ class PolicyScorer:
             returns = np.stack([sums, run.returns])
         if pools:
             returns, served = (self._of_units(mean_by_type(problem, figures)) for figures in (returns, served))
-        slopes = _slopes(returns) if episodes >= self.slope_episodes else np.zeros(returns.shape[2])
+        slopes = _slopes(returns) if episodes >= self.least_episodes else np.zeros(returns.shape[2])
         return ScoredPolicy(candidate.name, policy, choice, _mixed(returns, slopes), served)
 
     @cached_property

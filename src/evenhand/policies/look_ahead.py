@@ -32,10 +32,13 @@ from evenhand.model.arm_matching import matched_types
 from evenhand.model.composite import TimeVaryingPolicy
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.policy import check_arrays
-from evenhand.solvers.counts.reduction import ExchangeablePolicy
+from evenhand.solvers.counts.reduction import ExchangeablePolicy, num_count_states
 from evenhand.solvers.highs import LinearProgram, RepeatedProgram
 from evenhand.solvers.single_arm import SingleArms, gains_at
 from evenhand.typing import Array, ArrayLike, Floats, Ints
+
+FEW = 1000
+"""Count vectors up to which programs are solved one by one."""
 
 
 def look_ahead(
@@ -213,7 +216,7 @@ class LookAhead(ExchangeablePolicy):
             np.concatenate([flows, limits]),
         )
         counts = (problem.type_counts[:, None] * types.initial)[real]
-        found = RepeatedProgram(program, counts)
+        found = RepeatedProgram(program, counts, num_count_states(problem) > FEW)
         if problem.criterion.is_stationary:  # arms are seldom where they start: begin near where the program leads them
             for _ in range(2):
                 counts = arrive @ found.start_at(np.asarray(counts))[-len(pairs) :]
@@ -222,48 +225,15 @@ class LookAhead(ExchangeablePolicy):
 
     def _rounded(self, amounts: Floats, counts: Ints) -> Ints:
         """(type, state, action) whole numbers of arms, the largest remainders first, within the budget."""
-        types = self.problem.types
+        from evenhand.kernels.rounding import round_within
+
+        types, problem = self.problem.types, self.problem
         shares = np.zeros(types.valid.shape)
         shares[types.valid] = np.round(np.maximum(amounts, 0.0), 7)
-        allocation = np.floor(shares).astype(np.int64)
-        left = counts - allocation.sum(axis=2)
-        budget = self.problem.budget_limit - np.einsum("tsa,tsak->k", allocation, types.usage)
-        rest = shares - allocation
-        for cell in np.argsort(-rest.reshape(-1), kind="stable")[: np.count_nonzero(rest)]:
-            place = np.unravel_index(cell, rest.shape)
-            if left[place[:2]] > 0 and (types.usage[place] <= budget).all():
-                allocation[place] += 1
-                left[place[:2]] -= 1
-                budget = budget - types.usage[place]
-        kinds, states = np.nonzero(left)
-        allocation[kinds, states, types.idle[kinds, states]] += left[kinds, states]
-        self._serve_more(allocation, budget)
-        if self.problem.spend:
-            self._spend_rest(allocation)
-        return allocation
-
-    def _serve_more(self, allocation: Ints, budget: Floats) -> None:
-        """Serve idle arms with what rounding leaves of the budget, the largest gains first; changes in place."""
-        types = self.problem.types
-        for kind, state, action in self._services:
-            use, idle = types.usage[kind, state, action], types.idle[kind, state]
-            fits = (budget[use > 0] / use[use > 0]).min() + 1e-9
-            number = int(min(allocation[kind, state, idle], fits))
-            allocation[kind, state, action] += number
-            allocation[kind, state, idle] -= number
-            budget = budget - number * use
-
-    def _spend_rest(self, allocation: Ints) -> None:
-        """Serve idle arms by one unit each, the largest gains first, until what must be spent is; changes in place."""
-        types, least = self.problem.types, self.problem.least_use
-        for kind, state, action in self._units:
-            use, idle = types.usage[kind, state, action], types.idle[kind, state]
-            resource = int(use.argmax())
-            spent = float((allocation * types.usage[..., resource]).sum())
-            lacking = int(np.ceil((least[resource] - spent) / use[resource])) if spent < least[resource] else 0
-            number = min(lacking, int(allocation[kind, state, idle]))
-            allocation[kind, state, action] += number
-            allocation[kind, state, idle] -= number
+        rest = (shares % 1).reshape(-1)
+        order = np.argsort(-rest, kind="stable")[: np.count_nonzero(rest)]
+        limits = problem.budget_limit, self._services, self._units, problem.least_use
+        return np.asarray(round_within(shares, order, counts, types.idle, types.usage, *limits))
 
     @cached_property
     def _gain_of_service(self) -> Floats:
@@ -281,12 +251,12 @@ class LookAhead(ExchangeablePolicy):
 
     @cached_property
     def _units(self) -> Ints:
-        """(cell, 3) types, states and actions that use one unit of what must be spent, by their gain over idling."""
+        """(cell, 4) types, states, actions and resources that use one unit of what must be spent, the best first."""
         types, must = self.problem.types, self.problem.spends_all
         own = types.usage[..., must]
         least = np.where(types.valid[..., None] & (own > 0), own, np.inf).min(axis=(0, 1, 2))
         single = types.valid & (own == least).any(axis=-1) & ((types.usage > 0).sum(axis=-1) == 1)
-        cells = np.argwhere(single)
+        cells = np.column_stack([np.argwhere(single), types.usage[single].argmax(axis=-1)])
         return cells[np.argsort(-self._gain_of_service[single], kind="stable")]
 
     def __getstate__(self) -> dict[str, Any]:

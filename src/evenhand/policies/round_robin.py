@@ -31,7 +31,7 @@ class RoundRobin(RememberingPolicy):
 
     def __init__(self, problem: Problem) -> None:
         self.problem = problem
-        self.service = _largest_action(problem)
+        self.services = _services(problem)
 
     def to_arrays(self) -> dict[str, Array]:
         """Return no arrays: it follows from the problem."""
@@ -95,12 +95,15 @@ class RoundRobinActor(Actor):
         problem, types = self.policy.problem, self.policy.problem.types
         actions = types.idle[problem.type_of_arm, states].copy()
         budget = np.repeat(problem.budget_limit[None], len(states), axis=0)
+        several, limits = len(self.policy.services) > 1, np.where(problem.budget > 0, problem.budget, 1.0)
         episodes = np.arange(len(states))
         live = np.ones(len(states), dtype=np.bool_)
         for _ in range(problem.num_arms):
             arm = self.order[episodes, self.head]
             kind, state = problem.type_of_arm[arm], states[episodes, arm]
-            action = self.policy.service[kind, state]
+            # Of what must be spent, that of which most is left.
+            most = (budget / limits)[:, problem.spends_all].argmax(axis=1) if several else 0
+            action = self.policy.services[most, kind, state]
             need = types.usage[kind, state, action]
             live &= (need <= budget).all(axis=1)
             rows = episodes[live]
@@ -112,14 +115,19 @@ class RoundRobinActor(Actor):
         return actions
 
 
-def _largest_action(problem: Problem) -> Indices:
-    """(type, state) the action with the largest share of the budget that fits on its own.
+def _services(problem: Problem) -> Indices:
+    """(choice, type, state) the action with the largest share of the budget that fits on its own.
 
-    If a budget must be spent, an action that uses one unit of it and nothing else; see `CoupledMDP.check_spend`.
+    Of every budget that must be spent, in its order, an action that uses one unit of it and nothing else; see
+    `CoupledMDP.check_spend`.
     """
     types, budget = problem.types, problem.budget
-    share: Floats = (types.usage / np.where(budget > 0, budget, 1.0)).max(axis=-1)
+    shares: Floats = types.usage / np.where(budget > 0, budget, 1.0)
     if problem.spends_all.any():
-        must = (types.usage[..., problem.spends_all] > 0).any(axis=-1) & ((types.usage > 0).sum(axis=-1) == 1)
-        share = np.where(must, 1 / np.where(share > 0, share, 1.0), 0.0)
-    return np.asarray(np.where(problem.types.valid, share, -1.0).argmax(axis=-1), dtype=np.int32)
+        must = shares[..., problem.spends_all]
+        single = (must > 0) & ((types.usage > 0).sum(axis=-1) == 1)[..., None]
+        worth = np.where(single, 1 / np.where(must > 0, must, 1.0), 0.0)
+    else:
+        worth = shares.max(axis=-1)[..., None]
+    worth = np.where(types.valid[..., None], worth, -1.0)
+    return np.asarray(np.moveaxis(worth.argmax(axis=2), -1, 0), dtype=np.int32)

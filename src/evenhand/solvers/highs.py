@@ -12,6 +12,7 @@ so that the result does not depend on the machine; if it ends without a proof, t
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from threading import Event, Thread
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
@@ -20,10 +21,12 @@ import numpy as np
 from scipy import sparse
 
 from evenhand.errors import EvenhandError, InfeasibleError, InvalidInputError, NotConvergedError, TooLargeError
-from evenhand.typing import Floats
+from evenhand.typing import Bools, Floats, Ints
 
 if TYPE_CHECKING:
     from highspy import Highs, HighsBasis, HighsLp
+
+    from evenhand.kernels.dual_simplex import PivotTree
 
 Algorithm: TypeAlias = Literal["simplex", "primal-simplex", "interior-point"]
 """Algorithm of HiGHS. The interior point ends at a vertex only if it would be imprecise otherwise."""
@@ -44,6 +47,13 @@ ATTEMPTS: dict[str, tuple[dict[str, Any], ...]] = {
 
 PATIENCE = 5
 """Simplex iterations per row before the next attempt; usual programs need one to three."""
+
+MOST_CELLS, PATH_CELLS = 500_000, 5_000_000
+"""Rows times columns of a repeated program up to which its table and pivots are stored, and so many times that it has
+pivots before HiGHS takes over: there a pivot does not cost more with the size of the table."""
+
+MOST_REMEMBERED = 1e8
+"""Bytes of the pivots of a repeated program."""
 
 REPORT_EVERY = 0.5
 """Seconds between two reports on a program that is still being solved."""
@@ -192,22 +202,23 @@ def solve_program(
 class RepeatedProgram:
     """A program that is solved for many right-hand sides of its first rows, each time from the same basis.
 
-    So the optimum depends on the right-hand side alone, and not on those before. Few iterations lead there, by the dual
-    simplex method: a basis that was optimal stays dual feasible.
+    So the optimum depends on the right-hand side alone, and not on those before. Few pivots lead there, by the dual
+    simplex method: a basis that was optimal stays dual feasible. Those of small programs are remembered
+    (`kernels.dual_simplex`); others, and those whose pivots are too small, are solved by HiGHS.
     """
 
-    _basis: "HighsBasis | None"
-
-    def __init__(self, program: LinearProgram, right: Floats) -> None:
+    def __init__(self, program: LinearProgram, right: Floats, often: bool = True) -> None:
         """Find the basis.
 
         Args:
-            program: the program; its first rows are equations.
+            program: the program, with variables of at least 0; its first rows are equations, the others may be `<=`.
             right: (row,) right-hand side of the first rows at which the basis is optimal.
+            often: whether it is solved so often that pivots are worth remembering, which takes two seconds to compile.
         """
         from highspy import Highs
 
-        self._highs, self._rows = Highs(), np.arange(len(right), dtype=np.int32)
+        self._highs, self._program, self._rows = Highs(), program, np.arange(len(right), dtype=np.int32)
+        self._is_stored = often and program.num_rows * program.num_columns <= MOST_CELLS
         options: dict[str, Any] = {"output_flag": False, "threads": 1, "small_matrix_value": 1e-12}
         options |= ALGORITHMS["simplex"] | {"presolve": "off"}  # a presolved program would begin without the basis
         _set_options(self._highs, options)
@@ -221,9 +232,10 @@ class RepeatedProgram:
         Args:
             right: (row,) right-hand side of the first rows.
         """
-        self._basis = None
-        found = self.solve(right)
+        self._basis: HighsBasis | None = None
+        found = self._solve_anew(right)
         self._basis = self._highs.getBasis()
+        self.__dict__.pop("_root", None)
         return found
 
     def solve(self, right: Floats) -> Floats:
@@ -236,9 +248,57 @@ class RepeatedProgram:
             InfeasibleError: its constraints contradict each other.
             NotConvergedError: HiGHS ended without an optimum.
         """
+        if self._root is None:
+            return self._solve_anew(right)
+        from evenhand.kernels.dual_simplex import find_basis
+
+        own, rest, table, fixed, columns, tree = self._root
+        beta, basis = own @ right + rest, np.arange(len(rest))
+        tolerance = 1e-9 * max(1.0, np.abs(right).max())
+        if not find_basis(beta, basis, table, fixed, tree, self._most_pivots, tolerance):
+            return self._solve_anew(right)
+        found = np.zeros(self._program.num_columns + len(rest))
+        found[columns[basis]] = beta
+        return found[: self._program.num_columns]
+
+    @cached_property
+    def _root(self) -> "tuple[Floats, Floats, Floats, Bools, Ints, PivotTree] | None":
+        """Inverse of the basis for the first rows, and what the others add; table; fixed variables; their columns.
+
+        None if pivots are not stored.
+        """
+        from evenhand.kernels.dual_simplex import make_tree
+
+        program, basis = self._program, self._basis
+        assert basis is not None
+        number, wide = program.num_rows, program.num_columns
+        if not self._is_stored:
+            return None
+        basic = np.array([status.value == 1 for status in [*basis.col_status, *basis.row_status]])
+        columns = np.concatenate([np.flatnonzero(basic), np.flatnonzero(~basic)])
+        matrix = np.hstack([program.matrix.toarray(), np.eye(number)])[:, columns]
+        inverse = np.linalg.inv(matrix[:, :number])
+        table = inverse @ matrix[:, number:]
+        table[np.abs(table) < 1e-13] = 0.0
+        gains = np.concatenate([program.gains, np.zeros(number)])[columns]
+        costs = np.concatenate([np.zeros(number), np.maximum(gains[:number] @ table - gains[number:], 0.0)])
+        equal = np.broadcast_to(program.row_lower, number) == np.broadcast_to(program.row_upper, number)
+        fixed = np.concatenate([np.zeros(wide, dtype=np.bool_), equal])[columns]
+        size = len(self._rows)
+        rest = inverse[:, size:] @ np.broadcast_to(program.row_upper, number)[size:]
+        tree = make_tree(costs, number, self._most_pivots, MOST_REMEMBERED)
+        return inverse[:, :size].copy(), rest, table, fixed, columns, tree
+
+    @property
+    def _most_pivots(self) -> int:
+        return min(PATH_CELLS // (self._program.num_rows * self._program.num_columns), self._program.num_rows)
+
+    def _solve_anew(self, right: Floats) -> Floats:
+        """Return the optimal variables, by HiGHS from the basis."""
         change: Any = self._highs.changeRowsBounds  # type: ignore[attr-defined]  # missing in its stubs
         change(len(right), self._rows, right, right)
         if self._basis is not None:
+            self._highs.clearSolver()  # with the weights of its last run, it may end at another optimum
             self._highs.setBasis(self._basis)
         self._highs.run()
         status = self._highs.getModelStatus().name
