@@ -95,6 +95,19 @@ def test_decisions_depend_on_the_counts_alone():
     assert (found[..., 1].sum(axis=(1, 2)) <= 20).all()
 
 
+def test_what_rounding_leaves_is_spent():
+    """Of 4 units, a broken arm that takes 3 leaves one, which an arm that is worn takes."""
+    keep = [[1.0, 0.0], [0.0, 1.0]]
+    renew = [[1.0, 0.0], [1.0, 0.0]]
+    moves = np.stack([keep, renew], axis=1)
+    broken = eh.Arm(transitions=moves, rewards=[[1, 1], [0, 0]], usage=[[0], [3]], name="broken")
+    worn = eh.Arm(transitions=moves, rewards=[[1, 1], [0.9, 0.9]], usage=[[0], [1]], name="worn")
+    problem = eh.CoupledMDP([broken, worn], counts=[2, 3], budget=[4], discount=0.9)
+    policy = look_ahead(problem, np.full(2, 0.2), np.array([0.1]), steps=3)
+    found = policy.look_up(np.array([[[0, 2], [0, 3]]]))[0]
+    assert found[0, 1, 1] == found[1, 1, 1] == 1
+
+
 def test_it_steers_where_priorities_circle():
     """Share of the bound, for 20 arms exactly: published optimum 0.1189666673."""
     problem = gast(20)

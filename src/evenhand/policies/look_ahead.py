@@ -7,12 +7,13 @@ welfare, and h the values of single arms at the relaxation's prices, beyond the 
     s.t. sum_a y_0(k, s, a) = x(k, s),    sum_a y_t(k, j, a) = sum_{s,a} p(j | s, a) y_{t-1}(k, s, a),
          sum d(s, a) y_t <= b    for every t < tau.
 
-y_0, rounded, is what is done; at the next step the program is solved again. Priority policies have the order of service
-of the relaxation's fixed point, and circle around it where it does not attract; this one steers towards it. For
-identical arms the loss per arm is O(1/sqrt(N)), and exponentially small if the fixed point is not degenerate (Gast,
-Gaujal and Yan, "Linear program-based policies for restless bandits: necessary and sufficient conditions for
-(exponentially fast) asymptotic optimality", 2023; Gast and Narasimha, "Model predictive control is almost optimal for
-restless bandits", 2025). They take the best static value in place of h, which needs a longer look ahead.
+y_0, rounded, is what is done; what rounding leaves of the budget serves the idle arms that gain most. At the next step
+the program is solved again. Priority policies have the order of service of the relaxation's fixed point, and circle
+around it where it does not attract; this one steers towards it. For identical arms the loss per arm is O(1/sqrt(N)),
+and exponentially small if the fixed point is not degenerate (Gast, Gaujal and Yan, "Linear program-based policies for
+restless bandits: necessary and sufficient conditions for (exponentially fast) asymptotic optimality", 2023; Gast and
+Narasimha, "Model predictive control is almost optimal for restless bandits", 2025). They take the best static value in
+place of h, which needs a longer look ahead.
 
 Every program starts from the same basis, so that y_0 depends on x alone. Programs of the same x are solved once.
 """
@@ -236,9 +237,21 @@ class LookAhead(ExchangeablePolicy):
                 budget = budget - types.usage[place]
         kinds, states = np.nonzero(left)
         allocation[kinds, states, types.idle[kinds, states]] += left[kinds, states]
+        self._serve_more(allocation, budget)
         if self.problem.spend:
             self._spend_rest(allocation)
         return allocation
+
+    def _serve_more(self, allocation: Ints, budget: Floats) -> None:
+        """Serve idle arms with what rounding leaves of the budget, the largest gains first; changes in place."""
+        types = self.problem.types
+        for kind, state, action in self._services:
+            use, idle = types.usage[kind, state, action], types.idle[kind, state]
+            fits = (budget[use > 0] / use[use > 0]).min() + 1e-9
+            number = int(min(allocation[kind, state, idle], fits))
+            allocation[kind, state, action] += number
+            allocation[kind, state, idle] -= number
+            budget = budget - number * use
 
     def _spend_rest(self, allocation: Ints) -> None:
         """Serve idle arms by one unit each, the largest gains first, until what must be spent is; changes in place."""
@@ -253,16 +266,28 @@ class LookAhead(ExchangeablePolicy):
             allocation[kind, state, idle] -= number
 
     @cached_property
+    def _gain_of_service(self) -> Floats:
+        """(type, state, action) gain of a free service over idling; 0 for invalid actions."""
+        types = self.problem.types
+        worth = self._gains + self.problem.criterion.factor * np.einsum("tsaj,tj->tsa", types.transitions, self.ahead)
+        return np.where(types.valid, worth - np.take_along_axis(worth, types.idle[..., None], axis=2), 0.0)
+
+    @cached_property
+    def _services(self) -> Ints:
+        """(cell, 3) types, states and actions of services that gain over idling, the largest gains first."""
+        gain = self._gain_of_service
+        cells = np.argwhere(self.problem.types.served & (gain > 1e-9 * self._unit))
+        return cells[np.argsort(-gain[tuple(cells.T)], kind="stable")]
+
+    @cached_property
     def _units(self) -> Ints:
         """(cell, 3) types, states and actions that use one unit of what must be spent, by their gain over idling."""
         types, must = self.problem.types, self.problem.spends_all
-        worth = self._gains + self.problem.criterion.factor * np.einsum("tsaj,tj->tsa", types.transitions, self.ahead)
-        gain = worth - np.take_along_axis(worth, types.idle[..., None], axis=2)
         own = types.usage[..., must]
         least = np.where(types.valid[..., None] & (own > 0), own, np.inf).min(axis=(0, 1, 2))
         single = types.valid & (own == least).any(axis=-1) & ((types.usage > 0).sum(axis=-1) == 1)
         cells = np.argwhere(single)
-        return cells[np.argsort(-gain[single], kind="stable")]
+        return cells[np.argsort(-self._gain_of_service[single], kind="stable")]
 
     def __getstate__(self) -> dict[str, Any]:
         """Return all but the program and the lock, which each process makes for itself."""
