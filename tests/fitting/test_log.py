@@ -216,6 +216,15 @@ def test_missing_actions_are_the_idle_action_of_a_new_name() -> None:
     assert mentions("go")(faults_of(rows[1:], idle="goo")[0])
 
 
+def test_a_fault_of_very_many_rows_is_one() -> None:
+    rows = [("a", str(week), "x", "", "F") for week in range(60)]
+    with pytest.raises(TableError) as raised:
+        read([*rows, ("a", "60", "x", "go", "F")])
+    grouped = [fault for fault in raised.value.faults if fault.place.startswith("line 2 ")]
+    assert [fault.stands_for for fault in grouped] == [60]
+    assert len(raised.value.faults) <= 3
+
+
 def test_idle_is_what_uses_nothing() -> None:
     frame = {"van": ["a"] * 3, "week": [1, 2, 3], "condition": [0, 1, 0], "action": ["A", "B", "C"], "hours": [2, 0, 1]}
     log = read(frame, used="hours")

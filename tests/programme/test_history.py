@@ -72,6 +72,14 @@ def test_steps_are_counted_back_from_the_last(tmp_path, pumps):
         made.verify()
 
 
+def test_months_and_quarters_have_steps(tmp_path, pumps):
+    rows = [{"arm": "b1", "time": time, "state": "worn"} for time in ("2025-Q4", "2026-03", "2026-05")]
+    calendar = {"start": "2026-06-01", "period": "month"}
+    with Programme.create(tmp_path / "p.db", pumps, NO_STATES, words=calendar) as made:
+        assert made.import_history(rows, "sheet").first == -8
+        assert made.plan_of(made.plan().plan).rows[0].seen_step == -1
+
+
 def test_a_history_with_faults_leaves_nothing_behind(tmp_path, pumps):
     wrong = [{"arm": "b1", "time": "soon", "state": "worn"}, {"arm": "b1", "time": "2026-05-01", "state": "shiny"}]
     with pytest.raises(TableError) as raised:

@@ -42,6 +42,13 @@ def test_all_faults_of_a_roster_are_reported(programme):
     assert programme.verify().event == 1
 
 
+def test_a_roster_with_states_under_another_name_is_refused(programme):
+    rows = [{"arm": "x", "type": "big", "zustand": "worn"}, {"arm": "y", "type": "big", "zustand": ""}]
+    with pytest.raises(TableError, check=mentions("zustand")):
+        programme.join(rows)
+    programme.join([{"arm": "x", "type": "big", "site": "mill"}])
+
+
 def test_who_does_not_take_part_cannot_leave(programme):
     with pytest.raises(TableError) as raised:
         programme.leave(["b11", "b1", "b1"], "sold")

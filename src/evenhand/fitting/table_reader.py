@@ -69,7 +69,7 @@ class RowFaults:
         """
         self.rows, self.by_line, self.source = rows, by_line, source
         self._whole: list[Fault] = []
-        self._found: list[tuple[int, str]] = []
+        self._found: list[tuple[int, str, int]] = []
         self._number = 0
 
     def add(self, message: str) -> None:
@@ -85,8 +85,11 @@ class RowFaults:
         """
         found = np.flatnonzero(places) if places.dtype == np.bool_ else np.sort(places)
         self._number += len(found)
+        if isinstance(describe, str) and len(found) > SHOWN_FAULTS:
+            self._found.append((int(found[0]), describe, len(found)))
+            return
         for place in found[:SHOWN_FAULTS].tolist():
-            self._found.append((place, describe if isinstance(describe, str) else describe(place)))
+            self._found.append((place, describe if isinstance(describe, str) else describe(place), 1))
 
     def name(self, place: int) -> str:
         """Name of a row: `line 4` of a text file, `row 3` of any other source."""
@@ -95,7 +98,8 @@ class RowFaults:
     def raise_if_any(self) -> None:
         """Raise TableError with the first faults and the number of the others."""
         shown = sorted(self._found, key=lambda found: (self.rows[found[0]], found[1]))[:SHOWN_FAULTS]
-        faults = [Fault(self.name(place), message) for place, message in shown]
+        more = {number: f" and {number - 1:,} more rows" if number > 1 else "" for _, _, number in shown}
+        faults = [Fault(self.name(place) + more[n], message, stands_for=n) for place, message, n in shown]
         if faults or self._whole:
             raise TableError(self._whole + shortened(faults, SHOWN_FAULTS, self._number), self.source)
 

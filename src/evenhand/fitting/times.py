@@ -215,10 +215,11 @@ def find_step(kind: Kind, pauses: Array, given: str | float | None = None) -> St
     if kind in ("day", "instant", "number") and np.mean(np.abs(pauses / ticks - 1) < 1e-6) < 0.05:
         unit, per_unit = _unit_of(kind, float(np.median(pauses)))
         low, mid, high = np.quantile(pauses, (0.05, 0.5, 0.95)) / per_unit
-        length = f"'{max(round(mid), 1)} {unit}s'" if kind != "number" else f"{float(f'{mid:.2g}')!r}"
+        length = f"{max(round(mid), 1)} {unit}s" if kind != "number" else f"{mid:.2g}"
         pauses_of = f"9 of 10 pauses are of {low:.4g} to {high:.4g}{'' if kind == 'number' else f' {unit}s'}"
-        hint = f"with a median of {mid:.4g}. Give the length of a step, such as step={length}"
-        raise InvalidInputError(f"the times of an arm are not whole steps apart: {pauses_of}, {hint}")
+        hint = f"with a median of {mid:.4g}. Give the length of a step of the plan, such as {length}"
+        message = f"step: the times of an arm are not whole steps apart: {pauses_of}, {hint}"
+        raise InvalidInputError(message, argument="step")
     return Step(ticks, True, *_unit_of(kind, ticks))
 
 

@@ -217,7 +217,7 @@ class _Reader:
         if 0 <= (number := _whole(given)) < size:
             return number
         if not given:
-            return "has no state"
+            return "has no state; give the last that is known, or leave the row out"
         known = ", ".join(labels[:SHOWN_NAMES]) if labels else f"0 to {size - 1}"
         whose = f" of type {quoted(self.names[block])}" if self.names[block] else ""
         return f"{quoted(given)} is not a state{whose}.{self._hint(given, labels)} Known are {known}"

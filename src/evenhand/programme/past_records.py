@@ -136,5 +136,5 @@ def _steps_of(table: Table, calendar: Vocabulary) -> tuple[list[int | None], lis
         return [], [Fault(column, "these are not steps, and dates need a calendar: give its start and period")]
     steps = [calendar.step_of(text) for text in texts]
     wrong = [(row, text) for row, text, step in zip(table.rows, texts, steps, strict=True) if step is None]
-    message = "must be a whole number or a date such as 2026-06-29"
+    message = "must be a whole number, a date such as 2026-06-29, or a month such as 2026-06"
     return steps, [Fault(row, f"{column} {quoted(text)} {message}") for row, text in wrong]

@@ -225,7 +225,10 @@ def read_newcomers(model: CoupledMDP, given: Any) -> list[Newcomer]:
         TableError: with every fault and its row.
     """
     table = read_rows(given, "roster", ["arm"])
-    content = table.columns.get("state", [""] * len(table.rows))
+    content = table.columns.get("state")
+    if content is None:
+        _check_states_are_not_elsewhere(model, table)
+        content = [""] * len(table.rows)
     guessed = replace(table, columns=table.columns | {"state": [state or "0" for state in content]})
     long = [row for row, name in zip(table.rows, table.columns["arm"], strict=True) if len(name) > MOST_NAME]
     raise_faults([Fault(row, f"a name has at most {MOST_NAME} characters") for row in long], table.source)
@@ -236,6 +239,15 @@ def read_newcomers(model: CoupledMDP, given: Any) -> list[Newcomer]:
         Newcomer(name, kinds[block][0], kinds[block][1], words.states[block][state] if said else "")
         for name, block, state, said in rows
     ]
+
+
+def _check_states_are_not_elsewhere(model: CoupledMDP, table: Table) -> None:
+    """Refuse a roster whose states stand in a column of another name."""
+    known = {state for _, states, _ in model.tables.all_labels for state in states}
+    for column in table.columns.keys() - {"arm", "type", "group"}:
+        entries = set(table.columns[column]) - {""}
+        if entries and entries <= known:
+            raise_faults([Fault("", f"missing column state. Rename {column}, which has states")], table.source)
 
 
 def join(tx: Connection, newcomers: Sequence[Newcomer], step: int, event: int) -> dict[str, int]:

@@ -375,7 +375,12 @@ class Vocabulary(Result):
         return replace(row, name=named(heads[0], row.name), cells=own)
 
     def step_of(self, text: str) -> int | None:
-        """Return the step of a date or time as text, perhaps before 0; None if invalid, or without a calendar."""
+        """Return the step of a date, time, week, month or quarter as text, perhaps before 0.
+
+        None if it is invalid, or without a calendar.
+        """
+        if period := re.fullmatch(r"(\d{4})-(?:(\d{2})|Q([1-4]))", text):
+            text = f"{period[1]}-{period[2] or f'{3 * int(period[3]) - 2:02}'}-01"
         try:
             return self.step_on(date.fromisoformat(text[:10]), past=True)
         except ValueError:

@@ -254,7 +254,9 @@ class _Cleaning:
                 self.journal.did(f"no-{role}", role, int(wrong.sum()), message, shown)
                 frame = frame.filter(~wrong)
                 if role == "time" and wrong.all():
-                    fault = Fault("times", f"no entry has the form {' or '.join(forms)}, such as {texts[0]!r}")
+                    known = "a known form of dates" if forms == ("iso",) else f"the form {' or '.join(forms)}"
+                    advice = "Write dates as 2026-05-31, months as 2026-05"
+                    fault = Fault("times", f"no entry has {known}; the first is {texts[0]!r}. {advice}")
                     raise TableError([fault], raw.name)
         return frame
 
