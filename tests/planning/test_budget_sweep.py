@@ -208,6 +208,21 @@ class TestKnownPlans:
         own = eh.evaluate(problem, today.policy, "utilitarian")
         assert row.beside[0].welfare == pytest.approx(row.solution.welfare - own.welfare)
 
+    def test_its_evaluation_reports_progress(self, monkeypatch):
+        problem, news = random_problem(np.random.default_rng(2)), []
+        today = eh.solve(problem, "maximin", "counts")
+        evaluate = module.evaluate
+
+        def watched(*arguments, progress, **options):
+            progress("playing", 0.5)
+            return evaluate(*arguments, progress=progress, **options)
+
+        monkeypatch.setattr(module, "evaluate", watched)
+        how = SolveMethod("counts", plans=[today])
+        solve(problem, "utilitarian", how, budgets=[2], progress=lambda *what: news.append(what))
+        shares = [share for _, share in news]
+        assert 0.25 in shares and shares == sorted(shares)
+
     def test_a_plan_that_misses_the_floors_is_refused(self):
         problem = random_problem(np.random.default_rng(3))
         idle = eh.solve(problem, "utilitarian", "counts")

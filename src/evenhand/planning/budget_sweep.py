@@ -173,13 +173,18 @@ def solve_budgets(
     """
     problems, order = _read(evaluated, budgets)
     judge = CommonEpisodes.of(evaluated, welfare, seed)
-    known = [judge(figured(plan, evaluated, welfare, seed)) for plan in method.plans]
+    number_of_tasks = len(method.plans) + len(order)
+    known = [
+        judge(figured(plan, evaluated, welfare, seed, task_progress(progress, "known plan", turn, number_of_tasks)))
+        for turn, plan in enumerate(method.plans)
+    ]
     found: dict[int, Solution] = {}
     made_for: dict[int, CoupledMDP | None] = {}
     # From the smaller to the larger: whatever is found for one may be played under all that contain it.
     for turn, number in enumerate(order):
         budgeted = problems[number]
-        tell = task_progress(progress, f"budget {budget_in_words(budgeted)}", turn, len(order))
+        name = f"budget {budget_in_words(budgeted)}"
+        tell = task_progress(progress, name, len(known) + turn, number_of_tasks)
         # A plan reused from row to row is named after the budget that it was found for.
         earlier = [(made_for[i] or problems[i], found[i]) for i in order[:turn]]
         rivals = [(own, one) for own, one in [*((one.problem, one) for one in known), *earlier] if _fits(own, budgeted)]
@@ -334,7 +339,13 @@ def _fits(smaller: CoupledMDP, larger: CoupledMDP) -> bool:
     return bool((smaller.budget <= larger.budget).all())
 
 
-def figured(plan: Solution | Plan, problem: CoupledMDP, welfare: str | Welfare | None, seed: int) -> Solution:
+def figured(
+    plan: Solution | Plan,
+    problem: CoupledMDP,
+    welfare: str | Welfare | None,
+    seed: int,
+    progress: Progress | None = None,
+) -> Solution:
     """Return a known plan as a solution for its own budget, under the criterion and welfare in question.
 
     Args:
@@ -342,6 +353,7 @@ def figured(plan: Solution | Plan, problem: CoupledMDP, welfare: str | Welfare |
         problem: the problem in question, under any budget.
         welfare: the welfare in question.
         seed: of the evaluation that is necessary if the plan was evaluated by something else.
+        progress: called with phase and share completed of that evaluation.
 
     Raises:
         InvalidInputError: the plan misses the floors of the problem.
@@ -360,7 +372,7 @@ def figured(plan: Solution | Plan, problem: CoupledMDP, welfare: str | Welfare |
         by_type, values = about["by"] == "type", np.asarray(about["values"])
         figures = about["value"], about["upper_bound"], about["stderr"]
     else:
-        played = evaluate(own, policy, welfare, rng=seed)
+        played = evaluate(own, policy, welfare, rng=seed, progress=progress)
         if played.floors_missed:
             raise InvalidInputError(f"plans: the plan for {budget_in_words(own)} misses the floors of the problem")
         by_type, values = played.by_type, played.unit_values
