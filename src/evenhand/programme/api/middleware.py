@@ -211,6 +211,10 @@ class AccessControl:
 
     def _check(self, scope: Scope) -> None:
         headers = Headers(scope=scope)
+        if not scope[
+            "path"
+        ].isprintable():  # the pattern of a route also matches an address with a line feed at its end
+            raise RequestError(404, "there is nothing at this address")
         if not _is_known(headers.get("host", ""), self._settings.names):
             raise RequestError(421, "the host name is unknown; add it to the names of the server")
         if scope["method"] not in SAFE:
