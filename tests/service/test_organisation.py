@@ -3,6 +3,7 @@
 import shutil
 import ssl
 import subprocess
+import time
 
 import httpx
 import pytest
@@ -71,6 +72,16 @@ def test_a_new_change_needs_an_administrator_until_it_has_a_role():
     planner = middleware.Holder("ada", frozenset(ROLES) - {"administer"})
     assert middleware.why_forbidden(planner, "POST", f"{P}/something-new")
     assert not middleware.why_forbidden(planner, "GET", f"{P}/something-new")
+
+
+def test_addresses_with_a_line_feed_are_unknown(programme, serving, held):
+    """A route's pattern matches them, and permissions and the addresses that compute do not list them."""
+    file, make = held
+    reader = make("ada", "read")
+    client = serving(programme, tokens=Tokens.read(file))
+    link = reader | {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "document"}
+    assert client.get(f"{P}/views%0A", headers=reader).status_code == 404
+    assert client.get("/fairness%0A", headers=link).status_code == 404
 
 
 def test_forms_that_may_not_be_sent_are_not_shown(programme, serving, held):
@@ -491,6 +502,37 @@ def test_who_looked_at_whom(programme, serving, held):
     with programme.store.engine.connect() as connection, pytest.raises(Exception, match="never changed"):
         connection.exec_driver_sql("DELETE FROM views")
     programme.verify()
+
+
+def test_erased_names_are_in_no_answer(programme, serving):
+    """Neither in what clients have of earlier answers, nor in those of jobs, also if another process erases."""
+    client, name = serving(programme, look_every=0.05), "Zoraida"
+    programme.join([{"arm": name, "type": "small", "group": "hill", "state": "worn"}])
+    programme.solve(seconds=0.1)
+    number = programme.plan().plan
+    programme.accept(number)
+    programme.record([{"arm": name, "action": "run", "next_state": "worn"}], "crew")
+    transfer = {"transfer": [{"arm": name, "group": "valley"}], "seconds": 0.1}
+    job = client.post(f"{P}/changes/preview", json=transfer).json()["id"]
+    while client.get(f"/v1/jobs/{job}").json()["status"] != "done":
+        time.sleep(0.05)
+    what_if = client.post(f"{P}/what-if", json={"budget": [2.0], "seconds": 0.1}).json()["id"]
+    while client.get(f"/v1/jobs/{what_if}").json()["status"] != "done":
+        time.sleep(0.05)
+    programme.leave([name], "moved")
+    plan = f"{P}/plan/{number}"
+    there = [plan, f"/plans/{number}.csv", "/arms?show=all", "/fairness", f"{P}/audit", f"{P}/events", "/v1/jobs"]
+    answers = {address: client.get(address) for address in [*there, f"/v1/jobs/{job}", f"/settings?job={job}"]}
+    assert all(name in answer.text for answer in answers.values())
+    with Programme.open(programme.store.address) as elsewhere:
+        elsewhere.erase([name])
+    while client.get(f"/v1/jobs/{job}").status_code != 404:
+        time.sleep(0.05)
+    for address, before in answers.items():
+        answer = client.get(address, headers={"If-None-Match": before.headers.get("etag", "")})
+        assert answer.status_code != 304
+        assert name not in answer.text, address
+    assert client.get(f"/v1/jobs/{what_if}").json()["status"] == "done"
 
 
 def test_erasure_by_the_api(programme, serving, held):

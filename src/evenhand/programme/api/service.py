@@ -102,6 +102,7 @@ class Service:
         self._wake, self._changed = asyncio.Event(), asyncio.Event()
         self._filled_step: int | None = None
         self._settled: set[str] = set()
+        self._erased = 0
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -294,8 +295,16 @@ class Service:
             self.programme.learn_certificate(Certificate.of(job.answer))
             self._wake.set()  # the next check compares its gap
 
+    def forget_erased(self) -> None:
+        """Drop the answers of jobs that may name arms, if arms were erased since, here or by another process."""
+        last = self.programme.last_erasure()
+        if last != self._erased and self._loop is not None:
+            self._erased = last
+            self._loop.call_soon_threadsafe(self.jobs.forget_kinds, "change", "refit")
+
     async def _fill_caches(self) -> None:
         """Read plan and audit at the start and after each step, so that the first reader does not wait for them."""
+        await asyncio.to_thread(self.forget_erased)
         step = await asyncio.to_thread(self.programme.present_step)
         if step == self._filled_step:
             return
