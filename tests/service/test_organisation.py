@@ -1,15 +1,19 @@
 """A server for an organisation: who may do and see what, and what databases and pages elsewhere cannot bring about."""
 
+import csv
+import io
 import shutil
 import ssl
 import subprocess
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import httpx
 import pytest
 from sqlalchemy import event, text
 
 from evenhand.errors import ConflictError, InvalidInputError
+from evenhand.fitting import table_reader
 from evenhand.model.io.text_table import csv_text, read_table
 from evenhand.programme import Programme, Tokens
 from evenhand.programme.api import middleware
@@ -286,6 +290,22 @@ def test_sign_on_by_a_proxy(programme, serving, held):
     assert client.get(P, headers={"X-Remote-User": "rob", "X-Proxy-Secret": "a shared secret"}).status_code == 200
 
 
+def test_behind_a_proxy_others_reach_it_by_tls_alone(programme, serving, held):
+    """Their tokens would cross the network in clear text."""
+    file, make = held
+    ada, behind = make("ada", "read"), {"tokens": Tokens.read(file), "host": "10.0.0.1"}
+    direct = serving(programme, **behind, proxies=("10.0.0.9",))
+    assert direct.get(P, headers=ada | {"X-Forwarded-For": "10.0.0.9"}).status_code == 403
+    assert direct.get("/login").status_code == 403
+    assert direct.get("/healthz").status_code == direct.get("/readyz").status_code == 200
+    for more in (
+        {"proxies": ("testclient",)},
+        {"insecure": True},
+        {"proxies": ("10.0.0.9",), "certificate": ("c", "k")},
+    ):
+        assert serving(programme, **behind, **more).get(P, headers=ada).status_code == 200
+
+
 # Pages of others
 
 
@@ -322,6 +342,16 @@ def test_readiness_writes(programme, serving):
     assert not any(word in answer.text for word in ("pumps", "readonly"))
 
 
+def test_strangers_that_ask_for_readiness_hold_up_nobody(programme, served):
+    """While the database is locked each of them would wait, in a thread that answers requests."""
+    with served(programme) as address, ThreadPoolExecutor(30) as pool:
+        with programme.store._turn():
+            asked = [pool.submit(httpx.get, f"{address}/readyz", timeout=60) for _ in range(30)]
+            time.sleep(0.5)
+            assert httpx.get(f"{address}{P}", timeout=10).status_code == 200
+        assert {one.result().status_code for one in asked} == {200}
+
+
 def test_a_newer_schema_stops_writing(programme, serving):
     """Another server upgraded the database while this one runs."""
     client = serving(programme)
@@ -345,6 +375,7 @@ def test_files_are_for_their_owner(tmp_path, pumps):
     from evenhand.programme import store
 
     where = tmp_path / "new.db"
+    where.touch(0o644)
     with Programme.create(where, pumps, [{"arm": "b1", "type": "big"}]) as made:
         made.observe([{"arm": "b1", "state": "worn"}], "walk")
         store.backup(where, tmp_path / "copy.db")
@@ -357,13 +388,14 @@ def test_files_are_for_their_owner(tmp_path, pumps):
 
 
 def test_tables_are_safe_in_spreadsheets_and_read_back(tmp_path, programme, client):
-    names = ["=1+1", "+x", "-x", "@x", "\tx", "'x", "-5", "1e3", "plain"]
-    text = csv_text([["arm", "value"], *([name, -1.5] for name in names)])
-    cells = [line.rpartition(",")[0].strip('"') for line in text.splitlines()[1:]]
-    assert cells == ["'=1+1", "'+x", "'-x", "'@x", "'\tx", "'x", "-5", "1e3", "plain"]
-    assert all(line.endswith(",-1.5") for line in text.splitlines()[1:])
+    safe = {"=1+1": "'=1+1", "+x": "'+x", "-x": "'-x", "@x": "'@x", "'x": "'x", "'=x": "''=x", "-5": "-5", "1e3": "1e3"}
+    # Full-width signs count, too; and some spreadsheets take a semicolon or a tab for the end of a cell.
+    safe |= {"\uff1d1": "'\uff1d1", "a;=1;'-1": "a;'=1;''-1", "a\n=1": "a\n'=1", "a\t=1": "a\t'=1", "plain": "plain"}
+    text = csv_text([["arm", "value"], *([name, -1.5] for name in safe)])
+    assert list(csv.reader(io.StringIO(text)))[1:] == [[cell, "-1.5"] for cell in safe.values()]
     (tmp_path / "x.csv").write_text(text)
-    assert read_table(tmp_path / "x.csv").columns["arm"] == names
+    assert read_table(tmp_path / "x.csv").columns["arm"] == list(safe)
+    assert table_reader.read_table(tmp_path / "x.csv").frame["arm"].to_list() == list(safe)
     programme.join([{"arm": "=HYPERLINK(1)", "type": "big", "state": "worn"}])
     assert "\r\n'=HYPERLINK(1)," in client.get("/today/conditions.csv").text
 
@@ -482,6 +514,17 @@ def test_a_limited_holder_reports_on_no_other_group(template, tmp_path, serving,
         client.post("/today/record", data=form, headers=hilda)
         assert [row[0] for row in programme.events()[-1].body["done"]] == ["h2"], "the one that left the hill"
         programme.verify()
+
+
+def test_the_page_of_an_arm_shows_the_latest_entries_and_leads_to_all(programme, client, monkeypatch):
+    monkeypatch.setattr("evenhand.programme.web.arms_page.LATEST", 2)
+    for state in ("worn", "broken", "fine"):
+        programme.observe([{"arm": "b1", "state": state}], f"round of {state}")
+    shown, whole = (client.get(f"/arms/one?arm=b1{more}").text for more in ("", "&all=1"))
+    assert "round of fine" in shown
+    assert "round of worn" not in shown
+    assert 'href="/arms/one?arm=b1&amp;all=1"' in shown
+    assert "round of worn" in whole
 
 
 def test_who_looked_at_whom(programme, serving, held):
