@@ -102,8 +102,7 @@ def parse_welfare(text: str, num_arms: int) -> Welfare:
         return _build(start, rest.split(",") if colon else [], num_arms)
     except InvalidInputError as error:
         example = kinds.get(start, kinds["gini"])[1]
-        raise InvalidInputError(f"welfare '{text}': {error}
-Use, for example, {example}") from error.__cause__
+        raise InvalidInputError(f"welfare '{text}': {error}\nUse, for example, {example}") from error.__cause__
 
 
 def _build(name: str, texts: list[str], num_arms: int) -> Welfare:
