@@ -315,8 +315,9 @@ async def show_pages(port: int, process: psutil.Process) -> None:
 
 def settle(process: psutil.Process) -> float:
     """Wait until a server that starts has filled its caches; the processor time that it took so far."""
-    before = -1.0
-    while busy(process) - before > 0.05:
+    before, quiet = -1.0, 0
+    while quiet < 3:  # a process that waits for the processor looks idle
+        quiet = quiet + 1 if busy(process) - before < 0.02 else 0
         before = busy(process)
         sleep(1)
     return before

@@ -69,7 +69,8 @@ def test_a_finite_horizon_is_not_another():
 
 
 @pytest.mark.parametrize(
-    "text", ["finite", "finite:", "finite:0", "finite:-1", "finite:2.5", "average:1", "discounted:2"]
+    "text",
+    ["finite", "finite:", "finite:0", "finite:-1", "finite:2.5", f"finite:{'9' * 5000}", "average:1", "discounted:2"],
 )
 def test_texts_that_are_refused(text):
     with pytest.raises(InvalidInputError, check=mentions(f"'{text}'")):

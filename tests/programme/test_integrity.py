@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 from sqlalchemy import text
 
-from evenhand.errors import ConflictError, InvalidInputError, TableError
+from evenhand.errors import ConflictError, InvalidInputError, TableError, UnavailableError
 from evenhand.programme import Head, Programme, integrity, ledger, schema
+from evenhand.programme.store import Store
 
 from ..conftest import mentions, try_each
 
@@ -260,6 +261,33 @@ def test_erased_names_are_in_no_answer_and_no_sentence(programme):
     assert not any(word in stored_bytes(programme) for word in (b"Quixby", b"Zoraida"))
     assert programme.observe([{"arm": "b1", "state": "worn"}], "rounds", key="other").observations == 1
     programme.verify()
+
+
+def test_traces_that_are_left_are_reported(programme):
+    """While somebody still reads what was there before, the write-ahead log has it."""
+    programme.join([{"arm": "Zoraida", "type": "small", "group": "hill", "state": "worn"}])
+    programme.leave(["Zoraida"], "moved")
+    with Programme(Store.open(programme.store.full_address, wait=1)) as other:
+        with programme.store.reading() as tx:
+            tx.execute(text("SELECT name FROM arms")).all()
+            with pytest.raises(UnavailableError):
+                other.erase(["Zoraida"], key="erase")
+        other.erase(["Zoraida"], key="erase")
+    assert b"Zoraida" not in stored_bytes(programme)
+
+
+def test_statistics_of_the_database_have_no_erased_name(postgresql, pumps):
+    roster = [{"arm": f"arm {number}", "type": "small", "group": "hill"} for number in range(20)]
+    with Programme.create(postgresql.database(), pumps, roster) as programme:
+        programme.leave(["arm 7"], "moved")
+        query = text("SELECT coalesce(histogram_bounds, most_common_vals)::text FROM pg_stats WHERE attname = 'name'")
+        with programme.store.engine.connect() as connection:
+            connection.exec_driver_sql("ANALYZE")
+            assert "arm 7" in str(connection.execute(query).all())
+            connection.commit()
+        programme.erase(["arm 7"])
+        with programme.store.engine.connect() as connection:
+            assert "arm 7" not in str(connection.execute(query).all())
 
 
 def test_an_arm_that_takes_part_again_is_not_erased(programme):

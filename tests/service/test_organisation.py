@@ -1,14 +1,19 @@
 """A server for an organisation: who may do and see what, and what databases and pages elsewhere cannot bring about."""
 
+import csv
+import io
 import shutil
 import ssl
 import subprocess
+import time
+from concurrent.futures import ThreadPoolExecutor
 
 import httpx
 import pytest
 from sqlalchemy import event, text
 
 from evenhand.errors import ConflictError, InvalidInputError
+from evenhand.fitting import table_reader
 from evenhand.model.io.text_table import csv_text, read_table
 from evenhand.programme import Programme, Tokens
 from evenhand.programme.api import middleware
@@ -71,6 +76,16 @@ def test_a_new_change_needs_an_administrator_until_it_has_a_role():
     planner = middleware.Holder("ada", frozenset(ROLES) - {"administer"})
     assert middleware.why_forbidden(planner, "POST", f"{P}/something-new")
     assert not middleware.why_forbidden(planner, "GET", f"{P}/something-new")
+
+
+def test_addresses_with_a_line_feed_are_unknown(programme, serving, held):
+    """A route's pattern matches them, and permissions and the addresses that compute do not list them."""
+    file, make = held
+    reader = make("ada", "read")
+    client = serving(programme, tokens=Tokens.read(file))
+    link = reader | {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "document"}
+    assert client.get(f"{P}/views%0A", headers=reader).status_code == 404
+    assert client.get("/fairness%0A", headers=link).status_code == 404
 
 
 def test_forms_that_may_not_be_sent_are_not_shown(programme, serving, held):
@@ -275,6 +290,22 @@ def test_sign_on_by_a_proxy(programme, serving, held):
     assert client.get(P, headers={"X-Remote-User": "rob", "X-Proxy-Secret": "a shared secret"}).status_code == 200
 
 
+def test_behind_a_proxy_others_reach_it_by_tls_alone(programme, serving, held):
+    """Their tokens would cross the network in clear text."""
+    file, make = held
+    ada, behind = make("ada", "read"), {"tokens": Tokens.read(file), "host": "10.0.0.1"}
+    direct = serving(programme, **behind, proxies=("10.0.0.9",))
+    assert direct.get(P, headers=ada | {"X-Forwarded-For": "10.0.0.9"}).status_code == 403
+    assert direct.get("/login").status_code == 403
+    assert direct.get("/healthz").status_code == direct.get("/readyz").status_code == 200
+    for more in (
+        {"proxies": ("testclient",)},
+        {"insecure": True},
+        {"proxies": ("10.0.0.9",), "certificate": ("c", "k")},
+    ):
+        assert serving(programme, **behind, **more).get(P, headers=ada).status_code == 200
+
+
 # Pages of others
 
 
@@ -311,6 +342,16 @@ def test_readiness_writes(programme, serving):
     assert not any(word in answer.text for word in ("pumps", "readonly"))
 
 
+def test_strangers_that_ask_for_readiness_hold_up_nobody(programme, served):
+    """While the database is locked each of them would wait, in a thread that answers requests."""
+    with served(programme) as address, ThreadPoolExecutor(30) as pool:
+        with programme.store._turn():
+            asked = [pool.submit(httpx.get, f"{address}/readyz", timeout=60) for _ in range(30)]
+            time.sleep(0.5)
+            assert httpx.get(f"{address}{P}", timeout=10).status_code == 200
+        assert {one.result().status_code for one in asked} == {200}
+
+
 def test_a_newer_schema_stops_writing(programme, serving):
     """Another server upgraded the database while this one runs."""
     client = serving(programme)
@@ -334,6 +375,7 @@ def test_files_are_for_their_owner(tmp_path, pumps):
     from evenhand.programme import store
 
     where = tmp_path / "new.db"
+    where.touch(0o644)
     with Programme.create(where, pumps, [{"arm": "b1", "type": "big"}]) as made:
         made.observe([{"arm": "b1", "state": "worn"}], "walk")
         store.backup(where, tmp_path / "copy.db")
@@ -346,13 +388,14 @@ def test_files_are_for_their_owner(tmp_path, pumps):
 
 
 def test_tables_are_safe_in_spreadsheets_and_read_back(tmp_path, programme, client):
-    names = ["=1+1", "+x", "-x", "@x", "\tx", "'x", "-5", "1e3", "plain"]
-    text = csv_text([["arm", "value"], *([name, -1.5] for name in names)])
-    cells = [line.rpartition(",")[0].strip('"') for line in text.splitlines()[1:]]
-    assert cells == ["'=1+1", "'+x", "'-x", "'@x", "'\tx", "'x", "-5", "1e3", "plain"]
-    assert all(line.endswith(",-1.5") for line in text.splitlines()[1:])
+    safe = {"=1+1": "'=1+1", "+x": "'+x", "-x": "'-x", "@x": "'@x", "'x": "'x", "'=x": "''=x", "-5": "-5", "1e3": "1e3"}
+    # Full-width signs count, too; and some spreadsheets take a semicolon or a tab for the end of a cell.
+    safe |= {"\uff1d1": "'\uff1d1", "a;=1;'-1": "a;'=1;''-1", "a\n=1": "a\n'=1", "a\t=1": "a\t'=1", "plain": "plain"}
+    text = csv_text([["arm", "value"], *([name, -1.5] for name in safe)])
+    assert list(csv.reader(io.StringIO(text)))[1:] == [[cell, "-1.5"] for cell in safe.values()]
     (tmp_path / "x.csv").write_text(text)
-    assert read_table(tmp_path / "x.csv").columns["arm"] == names
+    assert read_table(tmp_path / "x.csv").columns["arm"] == list(safe)
+    assert table_reader.read_table(tmp_path / "x.csv").frame["arm"].to_list() == list(safe)
     programme.join([{"arm": "=HYPERLINK(1)", "type": "big", "state": "worn"}])
     assert "\r\n'=HYPERLINK(1)," in client.get("/today/conditions.csv").text
 
@@ -473,6 +516,17 @@ def test_a_limited_holder_reports_on_no_other_group(template, tmp_path, serving,
         programme.verify()
 
 
+def test_the_page_of_an_arm_shows_the_latest_entries_and_leads_to_all(programme, client, monkeypatch):
+    monkeypatch.setattr("evenhand.programme.web.arms_page.LATEST", 2)
+    for state in ("worn", "broken", "fine"):
+        programme.observe([{"arm": "b1", "state": state}], f"round of {state}")
+    shown, whole = (client.get(f"/arms/one?arm=b1{more}").text for more in ("", "&all=1"))
+    assert "round of fine" in shown
+    assert "round of worn" not in shown
+    assert 'href="/arms/one?arm=b1&amp;all=1"' in shown
+    assert "round of worn" in whole
+
+
 def test_who_looked_at_whom(programme, serving, held):
     file, make = held
     ada = make("ada", "write")
@@ -491,6 +545,37 @@ def test_who_looked_at_whom(programme, serving, held):
     with programme.store.engine.connect() as connection, pytest.raises(Exception, match="never changed"):
         connection.exec_driver_sql("DELETE FROM views")
     programme.verify()
+
+
+def test_erased_names_are_in_no_answer(programme, serving):
+    """Neither in what clients have of earlier answers, nor in those of jobs, also if another process erases."""
+    client, name = serving(programme, look_every=0.05), "Zoraida"
+    programme.join([{"arm": name, "type": "small", "group": "hill", "state": "worn"}])
+    programme.solve(seconds=0.1)
+    number = programme.plan().plan
+    programme.accept(number)
+    programme.record([{"arm": name, "action": "run", "next_state": "worn"}], "crew")
+    transfer = {"transfer": [{"arm": name, "group": "valley"}], "seconds": 0.1}
+    job = client.post(f"{P}/changes/preview", json=transfer).json()["id"]
+    while client.get(f"/v1/jobs/{job}").json()["status"] != "done":
+        time.sleep(0.05)
+    what_if = client.post(f"{P}/what-if", json={"budget": [2.0], "seconds": 0.1}).json()["id"]
+    while client.get(f"/v1/jobs/{what_if}").json()["status"] != "done":
+        time.sleep(0.05)
+    programme.leave([name], "moved")
+    plan = f"{P}/plan/{number}"
+    there = [plan, f"/plans/{number}.csv", "/arms?show=all", "/fairness", f"{P}/audit", f"{P}/events", "/v1/jobs"]
+    answers = {address: client.get(address) for address in [*there, f"/v1/jobs/{job}", f"/settings?job={job}"]}
+    assert all(name in answer.text for answer in answers.values())
+    with Programme.open(programme.store.address) as elsewhere:
+        elsewhere.erase([name])
+    while client.get(f"/v1/jobs/{job}").status_code != 404:
+        time.sleep(0.05)
+    for address, before in answers.items():
+        answer = client.get(address, headers={"If-None-Match": before.headers.get("etag", "")})
+        assert answer.status_code != 304
+        assert name not in answer.text, address
+    assert client.get(f"/v1/jobs/{what_if}").json()["status"] == "done"
 
 
 def test_erasure_by_the_api(programme, serving, held):

@@ -32,8 +32,6 @@ mixture of the arms of each action explains as much as the mixture of all: which
 another is arbitrary, and no effect of an action on a type is identified.
 """
 
-import csv
-import io
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
@@ -47,6 +45,7 @@ from evenhand.display import FrameLibrary, Shown, as_frame, counted, progress_or
 from evenhand.errors import InvalidInputError
 from evenhand.fitting.log import Log
 from evenhand.model.io import Location, write_atomically
+from evenhand.model.io.text_table import csv_text
 from evenhand.typing import Array, Floats, Indices, Ints, Progress, Rng
 
 if TYPE_CHECKING:
@@ -381,9 +380,8 @@ class Clusters(Shown):
         Args:
             path: a file; an existing one is replaced.
         """
-        text, members = io.StringIO(), self._members()
-        csv.writer(text, lineterminator="\n").writerows([members, *zip(*members.values(), strict=True)])
-        write_atomically(path, text.getvalue().encode())
+        members = self._members()
+        write_atomically(path, csv_text([list(members), *zip(*members.values(), strict=True)]).encode())
 
     def to_frame(self, library: FrameLibrary | None = None) -> Any:
         """One row per arm: its type, and the probability of that.

@@ -176,7 +176,9 @@ def _parse_csv(data: bytes, name: str) -> "polars.DataFrame":
     twice = sorted({column for column in names if names.count(column) > 1})
     raise_faults([Fault("", f"there are several columns {column}") for column in twice], name)
     try:
-        return polars.read_csv(data, separator=separator, infer_schema=False, new_columns=names)
+        frame = polars.read_csv(data, separator=separator, infer_schema=False, new_columns=names)
+        added = text_table.ADDED_APOSTROPHE
+        return frame.with_columns(polars.all().str.replace_all(added, "$1$2")) if b"'" in data else frame
     except Exception as error:  # noqa: BLE001  # polars raises errors of many kinds
         try:
             text_table.read_table(io.BytesIO(data), "csv")  # reports the lines at fault, which polars does not

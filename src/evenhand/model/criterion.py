@@ -384,7 +384,8 @@ def parse_criterion(text: str, discount: float) -> Criterion:
     if kind not in ("discounted", "average", "finite"):
         raise UnknownNameError("criterion", kind, ["discounted", "average", "finite"])
     if kind == "finite":
-        if not (rest.isascii() and rest.strip().isdecimal()) or not 1 <= int(rest) <= MOST_STEPS:
+        is_short = len(rest) < 100 and rest.isascii()  # Python refuses numbers of thousands of digits
+        if not (is_short and rest.strip().isdecimal()) or not 1 <= int(rest) <= MOST_STEPS:
             expected = f"a number of steps from 1 to {MOST_STEPS}, as in finite:50"
             raise InvalidInputError(f"criterion '{text}': expected {expected}")
         return Finite(int(rest), discount)

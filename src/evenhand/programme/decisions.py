@@ -394,8 +394,8 @@ def rows_of(tx: Connection, plan: int) -> tuple[PlanRow, ...]:
     query = select(*(renamed[name] if name in renamed else table.c[name] for name in names))
     query = query.join(arms, arms.c.id == table.c.arm).where(table.c.plan == plan).order_by(table.c.place)
     served = names.index("served")  # stored as a number
-    read: list[Any] = list(tx.execute(query).all())
-    rows = tuple(PlanRow(*[*row[:served], bool(row[served]), *row[served + 1 :]]) for row in read)
+    read: Any = tx.execute(query).cursor
+    rows = tuple(PlanRow(*[*row[:served], bool(row[served]), *row[served + 1 :]]) for row in read.fetchall())
     made = plan_row(tx, plan)
     if not (kinds := transferred(tx, made.step, made.event)):
         return rows

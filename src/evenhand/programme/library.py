@@ -281,7 +281,8 @@ class Library:
     ) -> dict[tuple[int, int], tuple[int, bool]]:
         """Return `belief.decided_between` of arms; the last answer is remembered."""
         words, about = self.model(tx)[1], (tuple(blocks.items()), first, step)
-        return self.remember(tx, "decided", lambda: decided_between(tx, words, blocks, first, step), about)
+        passive = ("observed", "planned", "solved", "answered")
+        return self.remember(tx, "decided", lambda: decided_between(tx, words, blocks, first, step), about, passive)
 
     def only(self, tx: Connection, since: int, kinds: Sequence[str] = ROUTINE) -> bool:
         """Return whether only events of some kinds were written after an event; by default of `ROUTINE`."""
@@ -339,6 +340,8 @@ class Library:
         if check is not None and (size is None or size > few):
             self.check_first(key, kind, request, check)
         with self.store.writing() as tx:
+            if key is None:
+                return do(tx)
             return answer.of(once(tx, key, kind, request, lambda: do(tx).to_dict()))
 
     def check_first(self, key: str | None, kind: str, request: Any, check: Callable[[Connection], object]) -> None:

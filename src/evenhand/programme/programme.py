@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection, func, select
 
 from evenhand.errors import Fault, InvalidInputError, ModelError, TableError
 from evenhand.fitting import Named, load_posterior, matched, posterior_path
@@ -365,6 +365,12 @@ class Programme:
         """
         with self.store.reading() as tx:
             return ledger.events(tx, after, most)
+
+    def last_erasure(self) -> int:
+        """Return the number of the last event by which arms were erased; 0 if there is none."""
+        query = select(func.max(schema.events.c.id)).where(schema.events.c.kind == "erased")
+        with self.store.reading() as tx:
+            return self.library.remember(tx, "erasure", lambda: tx.execute(query).scalar() or 0, None, ROUTINE)
 
     def verify(self, head: Head | None = None) -> Head:
         """Rebuild every table from the chain of events and compare; return the head of the chain.

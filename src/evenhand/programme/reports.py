@@ -9,6 +9,7 @@ and the actions since (`belief`); that of a decision is the reward of the step i
 """
 
 import math
+from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -498,9 +499,11 @@ def _seen(tx: Connection, words: Words, arm: RosterArm, step: int) -> Iterator[H
     block, beliefs = words.blocks[arm.type, arm.group], Beliefs(words)
     found = reports(tx, schema.observations, schema.observations.c.arm == arm.id, undone=True).all()
     last = {report.step: report.state for report in found if report.undone_event is None}
+    steps = sorted(last)
     done = done_between(tx, [arm.id], min([0, *last]), max([step, *last]) + 1)
     for report in found:
-        before = max((other for other in last if other < report.step), default=None)
+        place = bisect_left(steps, report.step)
+        before = steps[place - 1] if place else None
         first = min(arm.joined_step, report.step) if before is None else before
         start = None if before is None else words.states[block].index(last[before])
         actions = words.actions_done(block, done, arm.id, range(first, report.step))

@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from html import escape
+from threading import RLock
 from typing import TYPE_CHECKING, Any, Literal
 
 import matplotlib as mpl
@@ -51,6 +52,8 @@ MARKS = tuple(zip((BLUE, ORANGE, GREEN, PINK, SKY, RED), "osD^vP", strict=True))
 
 LINES = ((BLUE, "-"), (GREEN, (0, (5, 2))), (RED, (0, (1.5, 1.5))))
 """Colour and dashes of Lorenz curves."""
+
+_ONE_AT_A_TIME = RLock()
 
 WIDTH, DPI = 4.6, 120
 """Inches, narrow enough for a phone; dots per inch in a notebook."""
@@ -148,7 +151,7 @@ def styled(more: Mapping[Any, Any] | None = None) -> Iterator[None]:
     Args:
         more: further settings of matplotlib.
     """
-    with mpl.rc_context(), warnings.catch_warnings():
+    with _ONE_AT_A_TIME, mpl.rc_context(), warnings.catch_warnings():  # settings of the process, not of a thread
         # The reader's browser has glyphs that the font used for measuring lacks.
         warnings.filterwarnings("ignore", message="Glyph .* missing")
         mpl.rcdefaults()

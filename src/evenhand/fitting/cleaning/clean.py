@@ -35,6 +35,7 @@ from evenhand.fitting.cleaning.spelling import case_variants, not_observed, odd_
 from evenhand.fitting.table_reader import MISSING
 from evenhand.fitting.times import resolve_ties
 from evenhand.model.io import write_atomically
+from evenhand.model.io.text_table import csv_text
 
 if TYPE_CHECKING:
     import polars
@@ -114,8 +115,10 @@ class CleanedRecords(Shown):
         if suffix not in (".csv", ".parquet"):
             raise InvalidInputError(f"{path}: expected a file .csv or .parquet", argument="out")
         body = io.BytesIO()
-        is_parquet = suffix == ".parquet"
-        self.frame.write_parquet(body) if is_parquet else self.frame.write_csv(body)
+        if suffix == ".parquet":
+            self.frame.write_parquet(body)
+        else:
+            body.write(csv_text([self.frame.columns, *self.frame.iter_rows()]).encode())
         write_atomically(Path(path), body.getvalue())
 
 

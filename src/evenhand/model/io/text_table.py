@@ -8,6 +8,7 @@ import gzip
 import io
 import json
 import math
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -104,14 +105,17 @@ def read_bytes(source: Any) -> tuple[bytes, str]:
     return data, name
 
 
-FORMULAS = ("=", "+", "-", "@", "\t", "\r")
-"""Beginnings of texts that spreadsheets compute, also if they come from others."""
+_FORMULA = r"('*[=+\-@\t\r\n\uff1d\uff0b\uff0d\uff20])"
+_BEFORE_FORMULA = re.compile(rf"(?:^|(?<=[;\t\r\n]))(?={_FORMULA})")
+ADDED_APOSTROPHE = rf"(^|[;\t\r\n])'{_FORMULA}"
+"""Pattern of an apostrophe that `csv_text` added, with what is before and after it."""
 
 
 def csv_text(rows: Iterable[Sequence[Any]], end: str = "\n") -> str:
     """Return rows as CSV that is safe in a spreadsheet: texts that it would compute begin with an apostrophe.
 
-    Numbers stay numbers. `read_table` takes the apostrophe away again.
+    So do parts of a text after a semicolon, a tab or a new line, by which some spreadsheets separate cells. Numbers
+    stay numbers. `read_table` takes the apostrophes away again.
 
     Args:
         rows: the first has the names of the columns.
@@ -123,17 +127,13 @@ def csv_text(rows: Iterable[Sequence[Any]], end: str = "\n") -> str:
 
 
 def _safe(entry: Any) -> Any:
-    if not isinstance(entry, str) or not entry.startswith(FORMULAS):
+    if not isinstance(entry, str) or not _BEFORE_FORMULA.search(entry):
         return entry
     try:
         float(entry)
     except ValueError:
-        return f"'{entry}"
+        return _BEFORE_FORMULA.sub("'", entry)
     return entry
-
-
-def _without_apostrophe(entry: str) -> str:
-    return entry[1:] if entry[:1] == "'" and entry[1:].startswith(FORMULAS) else entry
 
 
 def separator_of(head: str) -> str:
@@ -162,7 +162,9 @@ def _read_csv(data: bytes, name: str) -> Table:
         if len(row) != len(head)
     ]
     whole = [(number, row) for number, row in lines[1:] if len(row) == len(head)]
-    columns = [[_without_apostrophe(row[index].strip()) for _, row in whole] for index in range(len(head))]
+    columns = [[row[index].strip() for _, row in whole] for index in range(len(head))]
+    if "'" in text:
+        columns = [[re.sub(ADDED_APOSTROPHE, r"\1\2", entry) for entry in column] for column in columns]
     return replace(_named(head, columns, [f"line {number}" for number, _ in whole], name), faults=tuple(faults))
 
 

@@ -302,8 +302,8 @@ class Sessions:
         """End a session, or all sessions of the same holder."""
         found = self._open.pop(digest_of(name), None)
         if found is not None and everywhere:
-            for other in [key for key, one in self._open.items() if one.token == found.token]:
-                del self._open[other]
+            for other in [key for key, one in list(self._open.items()) if one.token == found.token]:
+                self._open.pop(other, None)  # other threads close sessions, too
 
 
 def cookie_name(host: str) -> str:

@@ -216,6 +216,12 @@ class Jobs:
         """Drop a job."""
         self._jobs.pop(number, None)
 
+    def forget_kinds(self, *kinds: str) -> None:
+        """Drop the jobs of some kinds that have ended."""
+        for job in self.all():
+            if job.kind in kinds and job.has_ended:
+                self.forget(job.id)
+
     def _wake_up(self) -> None:
         self._metrics.waiting.set(sum(job.status == "waiting" for job in self._jobs.values()))
         self._wake.set()

@@ -19,7 +19,7 @@ import re
 from collections import Counter, OrderedDict
 from collections.abc import Callable
 from contextlib import suppress
-from functools import partial
+from functools import lru_cache, partial
 from time import monotonic, perf_counter
 
 from starlette.datastructures import Headers
@@ -31,7 +31,10 @@ from evenhand.programme.api.problem_details import RequestError
 from evenhand.programme.api.server_settings import Settings
 from evenhand.programme.api.telemetry import Metrics
 
-OPEN = ("/healthz", "/readyz", "/login", "/logout", "/static/")
+HEALTH = ("/healthz", "/readyz")
+"""Addresses that supervisors ask, from wherever they are."""
+
+OPEN = (*HEALTH, "/login", "/logout", "/static/")
 """Addresses that need no token: health, signing in and out. Bodies sent there are small."""
 
 _P, _N = "/v1/programme", "[^/]+"
@@ -110,7 +113,8 @@ class AccessLog:
             await self._app(scope, receive, send)
             return
         begin, status = perf_counter(), 0
-        scope.setdefault("state", {})["peer"] = str((scope.get("client") or ("",))[0])
+        peer = str((scope.get("client") or ("",))[0])
+        scope.setdefault("state", {})["peer"] = peer.removeprefix("::ffff:")  # of a socket for both kinds of addresses
 
         async def answer(message: Message) -> None:
             nonlocal status
@@ -210,13 +214,17 @@ class AccessControl:
         await self._app(scope, receive, send)
 
     def _check(self, scope: Scope) -> None:
-        headers = Headers(scope=scope)
+        headers, path = Headers(scope=scope), str(scope["path"])
+        if not path.isprintable():  # the pattern of a route also matches an address with a line feed at its end
+            raise RequestError(404, "there is nothing at this address")
         if not _is_known(headers.get("host", ""), self._settings.names):
             raise RequestError(421, "the host name is unknown; add it to the names of the server")
+        if path not in HEALTH and not self._settings.accepts(scope["state"]["peer"]):
+            raise RequestError(403, "this server is reached by its proxy alone: use the address of the proxy")
         if scope["method"] not in SAFE:
             _check_origin(headers)
-            _check_type(headers, str(scope["path"]))
-        _check_site(headers, str(scope["path"]))
+            _check_type(headers, path)
+        _check_site(headers, path)
         client = str((scope.get("client") or ("",))[0])
         holder = self._holder(scope, headers, client)
         requester = holder.name or client
@@ -296,6 +304,7 @@ def _is_among(path: str, places: tuple[str, ...]) -> bool:
     return any(path == known or (known.endswith("/") and path.startswith(known)) for known in places)
 
 
+@lru_cache(maxsize=100)
 def _is_known(host: str, names: tuple[str, ...]) -> bool:
     """Return whether a Host header is a configured name, localhost, or an IP address, whatever its port."""
     found = _HOST.fullmatch(host)
@@ -317,7 +326,7 @@ def _check_origin(headers: Headers) -> None:
 
 def _check_site(headers: Headers, path: str) -> None:
     """Pages elsewhere may link to a view, in a tab of its own; they may not load, frame or compute anything."""
-    if headers.get("sec-fetch-site", "") not in ("cross-site", "same-site") or path in ("/healthz", "/readyz"):
+    if headers.get("sec-fetch-site", "") not in ("cross-site", "same-site") or path in HEALTH:
         return
     is_link = headers.get("sec-fetch-mode") == "navigate" and headers.get("sec-fetch-dest") == "document"
     if not is_link or COMPUTING.fullmatch(path):

@@ -132,6 +132,11 @@ class Settings:
                 "its key, serve behind a proxy, or say that it may be insecure"
             )
 
+    def accepts(self, peer: str) -> bool:
+        """Return whether an address may connect: only the proxy and this machine if the proxy alone has TLS."""
+        is_safe = is_loopback(self.host) or self.certificate is not None or self.insecure
+        return is_safe or peer in self.proxies or is_loopback(peer)
+
 
 def is_loopback(host: str) -> bool:
     """Return whether only this machine can reach a host."""

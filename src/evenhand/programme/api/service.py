@@ -13,7 +13,6 @@ from collections import OrderedDict
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from hashlib import sha256
-from importlib import import_module
 from typing import Any, cast
 
 import anyio.to_thread
@@ -28,9 +27,12 @@ from evenhand.programme.api.jobs import Job, Jobs, name_of
 from evenhand.programme.api.problem_details import RequestError
 from evenhand.programme.api.server_settings import Settings
 from evenhand.programme.api.telemetry import Metrics
+from evenhand.programme.audit import audit_of
+from evenhand.programme.audit_window import fairness_over_time
 from evenhand.programme.certificates import METHOD, Certificate
 from evenhand.programme.programme import Programme
 from evenhand.programme.safeguards import GroupView
+from evenhand.programme.web.render import prepare
 
 log = logging.getLogger("evenhand.programme.api")
 
@@ -102,6 +104,8 @@ class Service:
         self._wake, self._changed = asyncio.Event(), asyncio.Event()
         self._filled_step: int | None = None
         self._settled: set[str] = set()
+        self._erased = 0
+        self._readiness: asyncio.Future[None] | None = None
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -110,9 +114,7 @@ class Service:
         anyio.to_thread.current_default_thread_limiter().total_tokens = 12
         self._loop = asyncio.get_running_loop()
         self.jobs.start()
-        drawing = asyncio.create_task(
-            asyncio.to_thread(import_module, "evenhand.report.plots")
-        )  # the first figure waits
+        preparing = asyncio.create_task(asyncio.to_thread(prepare))
         every = self.settings.judge_every
         checks = [
             asyncio.create_task(self._repeat(self._check_policy, self.settings.look_every, self._wake)),
@@ -125,7 +127,7 @@ class Service:
             self._end_streams()
             for check in checks:
                 check.cancel()
-            await asyncio.gather(drawing, *checks, return_exceptions=True)
+            await asyncio.gather(preparing, *checks, return_exceptions=True)
             await self.jobs.stop()
 
     def look(self) -> None:
@@ -133,6 +135,16 @@ class Service:
         for wake in (self._wake, self._changed):
             if self._loop is not None and not wake.is_set():
                 self._loop.call_soon_threadsafe(wake.set)
+
+    async def check_writable(self) -> None:
+        """Test that the programme can be written to, once for all who ask meanwhile: anybody may.
+
+        Raises:
+            UnavailableError: it cannot.
+        """
+        if self._readiness is None or self._readiness.done():
+            self._readiness = asyncio.ensure_future(asyncio.to_thread(self.programme.store.check_writable))
+        await asyncio.shield(self._readiness)
 
     def stop_soon(self) -> None:
         """End all streams; called by the handler of a signal."""
@@ -294,8 +306,16 @@ class Service:
             self.programme.learn_certificate(Certificate.of(job.answer))
             self._wake.set()  # the next check compares its gap
 
+    def forget_erased(self) -> None:
+        """Drop the answers of jobs that may name arms, if arms were erased since, here or by another process."""
+        last = self.programme.last_erasure()
+        if last != self._erased and self._loop is not None:
+            self._erased = last
+            self._loop.call_soon_threadsafe(self.jobs.forget_kinds, "change", "refit")
+
     async def _fill_caches(self) -> None:
         """Read plan and audit at the start and after each step, so that the first reader does not wait for them."""
+        await asyncio.to_thread(self.forget_erased)
         step = await asyncio.to_thread(self.programme.present_step)
         if step == self._filled_step:
             return
@@ -303,7 +323,9 @@ class Service:
         plan = await asyncio.to_thread(self.programme.current_plan)
         await asyncio.to_thread(self.programme.in_need, plan.rows[:1] if plan else (), step)
         if step > 0:
-            await asyncio.to_thread(self.programme.audit)
+            books = await asyncio.to_thread(self.programme.books)
+            for account in (audit_of, fairness_over_time):
+                await asyncio.to_thread(account, books)
 
     async def _check_model(self) -> None:
         """Test the model after every `DriftBounds.records` reports, and propose a refit if it is rejected."""

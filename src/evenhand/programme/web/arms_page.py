@@ -31,6 +31,9 @@ SHOWN = {"": "who take part", "gone": "who left", "all": "everybody"}
 
 CAPTION = "Dots: seen. Rings: most likely, from what was last seen and done. Triangles: served."
 
+LATEST = 100
+"""Steps and entries of an arm that are shown; a link leads to all."""
+
 FIELDS = ("arm", "state", "text", "kind")
 """Fields of the forms of the list that are shown again."""
 
@@ -191,18 +194,21 @@ def _arm(request: Request, name: str, form: Form | None = None, refusal: ErrorVi
     words, kind, vocabulary = Words(programme.model()), (arm.type, arm.group), programme.vocabulary()
     states = words.states[words.blocks[kind]]
     rows = _step_rows(entries, words, kind, programme.current_plan(), name)
+    most = None if query_of(request).text("all") else LATEST
     view = {
         "arm": arm,
         "step": step,
         "is_there": arm.left_step is None,
         "kind": list(words.blocks).index(kind),
         "states": states,
-        "rows": rows,
+        "rows": rows[:most],
+        "steps": len(rows),
         "figure": Figure(
             states_svg(name, [row for row in reversed(rows[:120]) if row["state"]], states, vocabulary), CAPTION
         ),
         "cards": _cards(arm, rows, step, vocabulary),
-        "entries": list(reversed(entries)),
+        "entries": list(reversed(entries))[:most],
+        "said": len(entries),
     }
     return show(request, "arm", name, refusal, form, view=view)
 

@@ -27,6 +27,7 @@ from evenhand.report.html import typeset
 
 if TYPE_CHECKING:
     from jinja2 import Environment
+    from matplotlib.figure import Figure
 
 MEDIA_TYPES = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
 """Media types of the files of `static`."""
@@ -83,6 +84,21 @@ def _environment() -> "Environment":
     made.filters |= {"image": image, "typeset": typeset, "capital": capitalised}
     made.globals |= {"static": static_address, "counted": counted, "version": __version__, "key": new_key}
     return made
+
+
+def prepare() -> None:
+    """Compile the templates and draw a figure: the first pages would wait for that."""
+    from evenhand.report.plots import Plot, svg
+
+    templates = _environment()
+    for name in templates.list_templates():
+        templates.get_template(name)
+
+    def draw(figure: "Figure") -> None:
+        """Draw empty axes."""
+        figure.subplots()
+
+    svg("first", "", Plot(1.0, draw))
 
 
 def render(template: str, facts: Mapping[str, Any]) -> str:
@@ -182,13 +198,12 @@ def age_of(words: Vocabulary, step: int, seen: int | None) -> str:
 
 Row = TypeVar("Row")
 
-_DIGITS = re.compile(r"(\d+)")
+_DIGITS = re.compile(r"\d+")
 
 
-@lru_cache(maxsize=200_000)
-def natural(name: str) -> list[tuple[int, int, str]]:
+def natural(name: str) -> str:
     """A key by which `van 2` stands before `van 10`."""
-    return [(0, int(part), "") if part.isdecimal() else (1, 0, part) for part in _DIGITS.split(name.casefold()) if part]
+    return _DIGITS.sub(lambda digits: digits[0].zfill(20), name.casefold())
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,7 @@
 """Common parts of requests and responses: author, tables of rows, jobs, entity tags."""
 
 from collections.abc import Callable, Sequence
+from hashlib import sha256
 from typing import Any
 
 from fastapi import Request
@@ -72,11 +73,13 @@ def unfinished(job: Job) -> JSONResponse:
     return JSONResponse(problem, problem["status"], headers, MEDIA_TYPE)
 
 
-def tagged(request: Request, answer: Any, tag: str) -> Response:
-    """Return an answer with an entity tag, or 304 if the client has it already."""
-    mark = f'"{tag}"'
+def tagged(request: Request, answer: Any) -> Response:
+    """Return an answer with its digest as entity tag, or 304 if the client has it already."""
+    response = JSONResponse(answer)
+    mark = f'"{sha256(response.body).hexdigest()}"'
     headers = {"ETag": mark, "Cache-Control": "private, no-cache"}
     known = [one.strip().removeprefix("W/") for one in request.headers.get("if-none-match", "").split(",")]
     if mark in known or "*" in known:
         return Response(status_code=304, headers=headers)
-    return JSONResponse(answer, headers=headers)
+    response.headers.update(headers)
+    return response

@@ -7,7 +7,6 @@ from typing import Literal
 
 from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
-from starlette.concurrency import run_in_threadpool
 
 from evenhand.errors import EvenhandError
 from evenhand.programme.api import schemas
@@ -36,7 +35,7 @@ async def healthz() -> Health:
 async def readyz(request: Request) -> Health:
     """Readiness: the programme can be written to. Why it cannot is in the log."""
     try:
-        await run_in_threadpool(service_of(request).programme.store.check_writable)
+        await service_of(request).check_writable()
     except EvenhandError as error:
         log.warning("not ready", extra={"fields": {"error": type(error).__name__, "code": error.code}})
         raise RequestError(503, "not ready", headers={"Retry-After": str(RETRY_AFTER)}) from None
