@@ -180,7 +180,11 @@ class LastingChanges:
         method = SolveMethod(METHOD, seconds=seconds)
         only_budget = problem.with_budget(today.budget) == today
         if only_budget and read_welfare(today, own_welfare).name == read_welfare(today, None).name:
-            beside = None if plan is None or before is None else PlanInUse(plan, before, seed, own_welfare=True)
+            beside = (
+                None
+                if plan is None or before is None
+                else PlanInUse(plan, before, seed, own_welfare=True, with_states=False)
+            )
             budgets = [problem.budget]
             (found,) = suppose_budgets(today, numbers_of(then), beside, budgets, None, method, progress, seed)
             after = Certificate(**{one.name: getattr(found, one.name) for one in fields(Certificate)})
