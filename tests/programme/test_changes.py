@@ -232,6 +232,9 @@ def test_a_group_closes_and_its_arms_go_on_in_another(running):
     alone = next(row for row in running.audit(0, 0).services if row.group == "hill")
     closed = [line for line in running.audit(0, 1).verdict.services if line.startswith("hill")]
     assert len(closed) == 1 and f"{alone.done} service" in closed[0] and f"{alone.planned} planned" in closed[0]
+    before, later = ([row for row in running.audit(0, last).needs if row.group == "hill"] for last in (0, 1))
+    assert [(row.state, row.arms, row.steps) for row in later] == [(row.state, row.arms, row.steps) for row in before]
+    assert before
     assert not any(line.startswith("hill, until") for line in running.audit(0, 0).verdict.services)
     assert [line in running.audit(0, 1).notes for line in found.change.said] == [True]
     assert [line in running.audit(0, 0).notes for line in found.change.said] == [False]
