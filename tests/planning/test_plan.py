@@ -556,21 +556,19 @@ def test_reasons_of_re_solving_have_no_tail():
 
 
 @pytest.mark.parametrize("promised", [False, True])
-def test_next_in_line_of_a_plan_without_ranks_are_those_that_one_more_service_reaches(promised):
+def test_next_in_line_of_a_plan_by_programs_are_waiting_arms_by_their_gain(promised):
     problem = machine_replacement(num_arms=6, budget=2)
     relaxed = relax(problem, "utilitarian")
     policy = look_ahead(problem, relaxed.weights, relaxed.prices, steps=5)
     if promised:
         problem = problem.with_max_wait({"age 3": 4})
         policy = DeadlinePolicy(problem, policy)
-    plan = Plan(policy, problem)
-    rows = {"arm": list("abcdef"), "state": ["age 3"] * 3 + ["age 2"] * 2 + ["age 1"]}
-    waits = np.array([[0, 5, 2, 0, 0, 0]]).T
-    found = plan.act(rows, waits=waits)
-    served = {row.arm for row in found.rows if row.served}
-    for more in (1, 2):
-        reached = {row.arm for row in plan.act(rows, waits=waits, budget=2 + more).rows if row.served} - served
-        next_ones = {row.arm for row, place in zip(found.rows, found.line, strict=True) if place and place <= more}
-        assert next_ones == reached and not next_ones & served
-    assert len({place for place in found.line if place}) > 1
-    assert Plan(plan.policy, problem).act(rows, waits=waits).line == found.line
+    rows = {"arm": list("abcdef"), "state": ["age 3"] * 4 + ["age 2", "age 1"]}
+    found = Plan(policy, problem).act(rows)
+    places = {row.arm: place for row, place in zip(found.rows, found.line, strict=True)}
+    assert sum(row.served for row in found.rows) == 2
+    assert all(places[row.arm] is None for row in found.rows if row.served)
+    waiting = [row.arm for row in found.rows if not row.served and row.state == "age 3"]
+    assert [places[arm] for arm in waiting] == [1, 1]
+    assert places["e"] is None or places["e"] == 3
+    assert found.priority == (None,) * 6

@@ -11,7 +11,7 @@ get an action. The methods `explain` and `service_order` of policies are built f
 """
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
@@ -21,7 +21,7 @@ import numpy as np
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.labels import Labels
 from evenhand.model.policy import Policy
-from evenhand.typing import Bools, Floats, Indices, Ints
+from evenhand.typing import Bools, Floats, Indices
 
 GAINS_NOTHING = {
     "whittle": "its index is not positive: idling is as good here, even if serving were free",
@@ -34,9 +34,6 @@ GAINS_NOTHING = {
 
 
 UNRANKED = np.iinfo(np.int32).max
-
-NEXT = 3
-"""Services that are added to a decision of a policy without ranks, to see who is next."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,31 +109,6 @@ def queue_places(decision: DecisionStep, ranks: Indices | None) -> list[int | No
     waits = ~decision.served & (ranks >= 0).any(axis=1)
     before = np.searchsorted(np.sort(level[waits]), level, side="left")
     return [int(place) + 1 if wait else None for place, wait in zip(before, waits, strict=True)]
-
-
-def queue_by_service(
-    cells: Ints, served: Bools, turns: Ints, resources: Sequence[int], decide: Callable[[int, int], Ints | None]
-) -> list[int | None]:
-    """(arm,) place among waiting arms of a policy without ranks: the services to be added until one of its cell is met.
-
-    Args:
-        cells: (arm,) types and states, as numbers.
-        served: (arm,) who is served.
-        turns: arms in the order in which those of one cell take turns.
-        resources: by whose services.
-        decide: cells of the arms that are served with so many more services of a resource; None if it is not known.
-    """
-    line: list[int | None] = [None] * len(cells)
-    for more in range(1, NEXT + 1):
-        for resource in resources:
-            reached = decide(resource, more)
-            surplus = Counter(() if reached is None else reached.tolist())
-            surplus.subtract(cells[served].tolist())
-            for arm in turns.tolist():
-                if not served[arm] and surplus[int(cells[arm])] > 0:
-                    surplus[int(cells[arm])] -= 1
-                    line[arm] = line[arm] or more
-    return line
 
 
 def served_places(decision: DecisionStep, ranks: Indices | None) -> list[int | None]:

@@ -25,7 +25,7 @@ from evenhand.errors import InvalidInputError, NotApplicableError
 from evenhand.model.arm_matching import subproblem
 from evenhand.model.composite import components, is_mixture, is_time_varying, redraw_period, steps_of
 from evenhand.model.coupled import CoupledMDP
-from evenhand.model.explanations import DecisionStep, policy_family, queue_by_service, queue_places, served_places
+from evenhand.model.explanations import DecisionStep, policy_family, queue_places, served_places
 from evenhand.model.io import is_stored
 from evenhand.model.labels import Labels, amount_of, quantity
 from evenhand.model.policy import Policy, SavableKind, StatefulPolicy, begin, described
@@ -42,9 +42,6 @@ MOST_VALUES = 10_000
 
 MOST_CHANGED_TYPES = 5
 """Types in other numbers that a note names."""
-
-QUICK = 1e6
-"""Cost of a decision up to which others are made with more budget, to see who is next."""
 
 
 class Decision(NamedTuple):
@@ -344,8 +341,6 @@ class Plan(Shown):
         usage = decision.problem.types.usage[decision.types, decision.states, decision.actions]
         ranks = described(policy).ranks_at(decision)
         line, priority = queue_places(decision, ranks), served_places(decision, ranks)
-        if ranks is None:
-            line = self._queue_by_budget(placed, decision, chosen.place, (rng, step), waits)
         note = placed.note
         if is_time_varying(parts[chosen.place]) and step >= len(steps):
             restart = f"the plan's last step is {len(steps) - 1}; it begins again, with step {step % len(steps)}"
@@ -361,33 +356,6 @@ class Plan(Shown):
             # From the order of the problem back to the rows of the table.
             line=tuple(line[place] for place in placed.places.tolist()),
             priority=tuple(priority[place] for place in placed.places.tolist()),
-        )
-
-    def _queue_by_budget(
-        self, placed: "PlacedArms", decision: DecisionStep, place: int, draw: tuple[Rng, int], waits: Ints | None
-    ) -> list[int | None]:
-        """Return places in the order in which more budget would reach the arms; see `queue_by_service`."""
-        types, (rng, step) = decision.problem.types, draw
-        each = np.where(types.valid[..., None] & (types.usage > 0), types.usage, np.inf).min(axis=(0, 1, 2))
-
-        def served(resource: int, more: int) -> Ints | None:
-            """Cells of the arms that are served with more of a resource; None if the plan cannot use it."""
-            budget = placed.budget + more * each[resource] * (np.arange(len(each)) == resource)
-            try:
-                larger = PlacedArms(self, placed.found, budget)
-            except NotApplicableError:  # a table for its own budget
-                return None
-            steps = steps_of(components(larger.policy)[0][place])
-            streams = _streams(copy.deepcopy(rng), placed.found, step)[1:]
-            other = _decide(steps[step % len(steps)], larger, streams, step, "")
-            return larger.cells(other.types, other.states)[other.served]
-
-        turns = np.arange(len(decision.states))
-        if waits is not None:
-            turns = np.lexsort(-waits[np.argsort(placed.places)].T[::-1])
-        resources = np.flatnonzero(np.isfinite(each)) if described(self.policy).decision_cost <= QUICK else ()
-        return queue_by_service(
-            placed.cells(decision.types, decision.states), decision.served, turns, list(resources), served
         )
 
     def show(self, step: int = 0) -> str:
@@ -482,7 +450,7 @@ class PlacedArms:
     """The arms of a table in the order of the problem that is played, and the policy for it."""
 
     def __init__(self, plan: Plan, found: ObservedStates, budget: Floats) -> None:
-        self.plan, self.found, self.budget = plan, found, budget
+        self.plan, self.found = plan, found
         made_for = plan.problem
         types = made_for.type_of_block[found.blocks]
         counts = np.bincount(types, minlength=made_for.num_types)
@@ -522,10 +490,6 @@ class PlacedArms:
         rows = [row for row in range(len(own)) if row not in home]
         places[sorted(rows, key=lambda row: (own[row], in_order(names[row])))] = free
         return places
-
-    def cells(self, types: Indices, states: Indices) -> Ints:
-        """(arm,) numbers of types of the plan and states."""
-        return np.asarray(np.asarray(self.types)[types] * self.plan.problem.types.valid.shape[1] + states)
 
     @property
     def states(self) -> Indices:
