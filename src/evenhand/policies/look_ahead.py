@@ -296,7 +296,9 @@ class LookAhead(ExchangeablePolicy):
         types, there = self.problem.types, np.where(self.problem.budget > 0, self.problem.budget, np.inf)
         services = types.served & types.valid
         share = np.where(services, (types.usage / there).max(axis=-1), 1.0)
-        worth = np.where(services, np.round(self._gain_of_service / self._unit / np.where(share > 0, share, np.inf), 9), 0.0)
+        worth = np.where(
+            services, np.round(self._gain_of_service / self._unit / np.where(share > 0, share, np.inf), 9), 0.0
+        )
         levels = np.unique(-worth[worth > 0])
         return np.where(worth > 0, np.searchsorted(levels, -worth), -1).astype(np.int32)
 
