@@ -11,6 +11,8 @@ from evenhand.errors import InvalidInputError, NotApplicableError
 from evenhand.planning import budget_sweep as module
 from evenhand.planning.promises import share_broken
 from evenhand.planning.task import limited_effort
+from evenhand.policies.deadlines import keep_promises
+from evenhand.policies.look_ahead import LookAhead
 
 
 def outreach():
@@ -325,3 +327,51 @@ class TestOtherPromises:
         for other in (free, free.with_max_wait({"here": 5})):
             with pytest.raises(NotApplicableError):
                 eh.solve(other, "utilitarian", eh.SolveMethod("fluid", seconds=0.5, plans=[plan]), budgets=[1.0])
+
+
+def promised_outreach():
+    """A promise, and a plan that solves a program at every step."""
+    problem = eh.problems.health_outreach(num_arms=30, num_states=3, budget=6, discount=0.8)
+    relaxed = eh.planning.relax(problem, "utilitarian")
+    plan = eh.Plan(eh.policies.look_ahead(problem, relaxed.weights, relaxed.prices, steps=5), problem)
+    return problem.with_max_wait({"lapsed": 8}), plan
+
+
+def test_a_hurried_search_under_more_budget_leaves_the_plan_in_use_resized(monkeypatch):
+    """If nothing good is found, the plan in use serves more arms; it is not reused as it is."""
+    problem, plan = promised_outreach()
+    poor = eh.solve(problem, "utilitarian", SolveMethod("fluid", seconds=0.1))
+
+    def nothing(budgeted, *_, **__):
+        policy = keep_promises(budgeted, eh.policies.never_act(budgeted))
+        return replace(poor, problem=budgeted, policy=policy, upper_bound=np.inf)
+
+    monkeypatch.setattr(module, "solve", nothing)
+    method = SolveMethod("fluid", plans=[plan])
+    with limited_effort(arm_steps=2e4, paired_steps=1e5, report_steps=2e4):
+        sweep = module.solve_budgets(problem, [7.0], eh.model.read_welfare(problem, "utilitarian"), method, None, 0)
+    (row,) = sweep.rows
+    assert row.reused_from is None
+    assert row.beside[0].welfare > 0 and row.beside[0].measurable
+
+
+def test_a_known_plan_is_not_played_longer_than_it_is_compared(monkeypatch):
+    """Figures that others replace are those of few programs."""
+    problem, plan = promised_outreach()
+    solved = []
+    original = LookAhead._solve
+    monkeypatch.setattr(LookAhead, "_solve", lambda self, counts: solved.append(1) or original(self, counts))
+    with limited_effort(arm_steps=2e4):
+        found = module.figured(plan, problem, "utilitarian", 0)
+    assert 0 < len(solved) < 3000
+    assert found.welfare_stderr > 0
+
+
+def test_the_share_of_broken_promises_takes_few_programs(monkeypatch):
+    problem, plan = promised_outreach()
+    solved = []
+    original = LookAhead._solve
+    monkeypatch.setattr(LookAhead, "_solve", lambda self, counts: solved.append(1) or original(self, counts))
+    broken, _ = share_broken(problem, keep_promises(problem, plan.policy), 0, 1e5)
+    assert 0 < len(solved) < 3000
+    assert 0 <= broken <= 1

@@ -23,9 +23,11 @@ from evenhand.policies import (
     Network,
     OccupancyPriority,
     RoundRobin,
+    look_ahead,
     random_feasible,
     whittle,
 )
+from evenhand.policies.deadlines import DeadlinePolicy
 from evenhand.problems import machine_replacement
 
 from ..conftest import mentions
@@ -551,3 +553,22 @@ def test_summary_is_by_priority_and_json_in_the_order_of_the_table():
 def test_reasons_of_re_solving_have_no_tail():
     for row in saved("re-solving").act(TABLE).rows:
         assert "prices" not in row.reason
+
+
+@pytest.mark.parametrize("promised", [False, True])
+def test_next_in_line_of_a_plan_by_programs_are_waiting_arms_by_their_gain(promised):
+    problem = machine_replacement(num_arms=6, budget=2)
+    relaxed = relax(problem, "utilitarian")
+    policy = look_ahead(problem, relaxed.weights, relaxed.prices, steps=5)
+    if promised:
+        problem = problem.with_max_wait({"age 3": 4})
+        policy = DeadlinePolicy(problem, policy)
+    rows = {"arm": list("abcdef"), "state": ["age 3"] * 4 + ["age 2", "age 1"]}
+    found = Plan(policy, problem).act(rows)
+    places = {row.arm: place for row, place in zip(found.rows, found.line, strict=True)}
+    assert sum(row.served for row in found.rows) == 2
+    assert all(places[row.arm] is None for row in found.rows if row.served)
+    waiting = [row.arm for row in found.rows if not row.served and row.state == "age 3"]
+    assert [places[arm] for arm in waiting] == [1, 1]
+    assert places["e"] is None or places["e"] == 3
+    assert found.priority == (None,) * 6

@@ -399,6 +399,6 @@ def test_a_turn_is_lost_only_to_a_promise_that_is_near():
         early = plan.act(rows | {"waiting": [*waits, 0, 0, 0]}, waits=np.array([[*waits, 2, 0, 1]]).T)
         assert not any("goes first" in row.reason for row in early.rows)
     late = plan.act(rows | {"waiting": [2, 6, 0, 0, 0, 0]}, waits=np.array([[2, 6, 0, 1, 2, 0]]).T)
-    assert late.rows[1].served and "it has waited 6" in late.rows[1].reason
+    assert late.rows[1].served and "waited 6 steps" in late.rows[1].reason
     (lost,) = [row.reason for row in late.rows if "goes first" in row.reason]
     assert lost == "waits: the promise to b (at most 6 steps, waited 6) goes first"

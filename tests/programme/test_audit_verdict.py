@@ -96,8 +96,9 @@ def test_a_need_that_ends_by_service_or_by_itself():
     present = np.ones((4, 5), dtype=bool)
     present[3, 3:] = False
     arms = tuple(SimpleNamespace(name=name, type="t", group="g") for name in "abcd")
-    span = SimpleNamespace(first=10, horizon=5, present=present, arms=arms)
-    books = SimpleNamespace(span=span, state_names=["bad"], groups=["g"], group=np.zeros(4, dtype=int))
+    groups_then = ["g"], np.zeros((4, 5), dtype=int)
+    span = SimpleNamespace(first=10, horizon=5, present=present, arms=arms, groups_then=groups_then)
+    books = SimpleNamespace(span=span, state_names=["bad"])
     sums = {"need": need, "served": served, "state": np.zeros((4, 5), dtype=int)}
     many, rows, cells = audit_verdict.find_unserved(books, sums)
     assert many == 4

@@ -6,6 +6,7 @@ import pytest
 
 from evenhand.errors import ConflictError, InfeasibleError, InvalidInputError, TableError
 from evenhand.programme import Programme, changes, cycle
+from evenhand.programme.counterfactuals import PlanInUse
 
 ALL = ("b1", "b2", "h1", "h2", "v1")
 
@@ -232,6 +233,9 @@ def test_a_group_closes_and_its_arms_go_on_in_another(running):
     alone = next(row for row in running.audit(0, 0).services if row.group == "hill")
     closed = [line for line in running.audit(0, 1).verdict.services if line.startswith("hill")]
     assert len(closed) == 1 and f"{alone.done} service" in closed[0] and f"{alone.planned} planned" in closed[0]
+    before, later = ([row for row in running.audit(0, last).needs if row.group == "hill"] for last in (0, 1))
+    assert [(row.state, row.arms, row.steps) for row in later] == [(row.state, row.arms, row.steps) for row in before]
+    assert before
     assert not any(line.startswith("hill, until") for line in running.audit(0, 0).verdict.services)
     assert [line in running.audit(0, 1).notes for line in found.change.said] == [True]
     assert [line in running.audit(0, 0).notes for line in found.change.said] == [False]
@@ -459,3 +463,13 @@ def test_a_later_promise_replaces_those_of_its_arms(running):
     assert terms(running, 0) == [[("broken", 10)]]
     assert {limit for block in range(3) for limit in running.model().waits_of(block).values()} == {10}
     running.verify()
+
+
+def test_a_better_plan_for_the_present_budget_is_no_effect_of_a_change(running, monkeypatch):
+    """What the plan that was found would give without the change is shown apart, as in a what-if."""
+    close_step(running)
+    monkeypatch.setattr(PlanInUse, "_by_plan", lambda *_: 0.25)
+    usual = running.status().budget
+    shown = running.preview_change({"budget": {name: 2 * amount for name, amount in usual.items()}}, seconds=0.2)
+    assert shown.by_plan == (0.25 if shown.difference else 0.0)
+    assert running.preview_change({"close": {"hill": "big"}}, seconds=0.2).by_plan == 0.0

@@ -5,7 +5,7 @@ import pytest
 
 import evenhand as eh
 from evenhand.planning.plan import plan_of
-from evenhand.programme import Programme
+from evenhand.programme import Programme, decisions, schema
 
 ARM = eh.Arm(
     [[[0.9, 0.1], [1, 0], [1, 0]], [[0, 1], [0.2, 0.8], [0.8, 0.2]]],
@@ -63,6 +63,44 @@ def test_reasons_and_warnings_have_the_true_wait(tmp_path):
         assert all(name in broken for name in ("p0", "p1", "by 3 steps"))
         (kept,) = [text for text in programme.audit(last=1).verdict.need if text.startswith("Promised")]
         assert "all were met" in kept
+
+
+def test_a_promise_made_later_is_audited_from_its_first_step_on(tmp_path):
+    """Waits from before count; steps in other conditions do not, and steps before the promise break nothing."""
+    with clinic(tmp_path, 3, [1, 1]) as programme:
+        for _ in range(3):
+            go_on(programme, "none")
+        programme.change({"max_wait": [{"state": "stopped", "steps": 3}]})
+        go_on(programme, "none")
+        (broken,) = [text for text in programme.audit().verdict.need if text.startswith("Promised")]
+        assert "all were met" in broken  # they are due, and not yet over
+        go_on(programme, "none")
+        for first in (0, 4):
+            (broken,) = [text for text in programme.audit(first).verdict.need if text.startswith("Promised")]
+            assert all(f"p{n} (by 1 step)" in broken for n in range(3))
+        assert not any(text.startswith("Promised") for text in programme.audit(last=2).verdict.need)
+
+
+def test_steps_in_other_conditions_are_not_waited(tmp_path):
+    with clinic(tmp_path, 1, [0, 1], max_wait=0) as programme:
+        for state in ("well", "well", "stopped"):
+            programme.observe([{"arm": "p0", "state": state}], "rounds")
+            programme.accept(programme.plan(seconds=0.3).plan)
+        (kept,) = [text for text in programme.audit().verdict.need if text.startswith("Promised")]
+        assert "all were met" in kept and "1 service" in kept
+
+
+def test_a_turn_lost_to_a_promise_names_the_arm(tmp_path):
+    """The number of the arm is stored, so that its name can be erased; its name is read."""
+    with clinic(tmp_path, 2, [0, 1]) as programme:
+        plan = programme.plan_of(programme.plan(seconds=0.3).plan)
+        numbers, table = {row.arm: row.arm_id for row in plan.rows}, schema.decisions
+        with programme.store.writing() as tx:
+            text = f"waits: the promise to {numbers['p1']} (at most 2 steps, waited 2) goes first"
+            tx.execute(table.update().where(table.c.plan == plan.id, table.c.arm == numbers["p0"]).values(reason=text))
+        with programme.store.reading() as tx:
+            (reason,) = [row.reason for row in decisions.rows_of(tx, plan.id) if row.arm == "p0"]
+        assert "the promise to p1 (at most 2 steps, waited 2)" in reason
 
 
 @pytest.mark.parametrize("seed", range(3))

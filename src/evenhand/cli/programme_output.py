@@ -136,6 +136,8 @@ def change_summary(found: "ChangePreview") -> Summary:
     effect = "" if found.difference is None else f"welfare {found.difference:+.4g}, compared with the plan in use"
     if effect and not found.measurable:
         effect = "no measurable difference in welfare"
+    elif found.by_plan:
+        effect += f"; {found.by_plan:+.4g} of it by a better plan, which needs no change"
     bound = f"welfare {found.after.welfare:.6g}, at most {found.after.upper_bound:.6g}"
     notes = [*([effect] if effect else []), bound, "nothing is changed yet; --adopt adopts it"]
     return rows_summary("; ".join(found.change.said), ("group", "arms", "value before", "after"), rows, notes=notes)

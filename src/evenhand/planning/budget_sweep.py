@@ -32,13 +32,14 @@ from evenhand.model.composite import components_for_good
 from evenhand.model.criterion import JUDGED
 from evenhand.model.policy import Policy, StatefulPolicy, described
 from evenhand.planning.compare import Comparison, compare
+from evenhand.planning.methods import play
 from evenhand.planning.mixture_search import AS_GOOD
 from evenhand.planning.plan import Plan, plan_of
 from evenhand.planning.policy_scoring import PolicyScorer
 from evenhand.planning.relaxation import relax
 from evenhand.planning.solution import Part, Samples, Solution
 from evenhand.planning.solve import choose_method, solve
-from evenhand.planning.task import FAILURES, SolveMethod, current_effort
+from evenhand.planning.task import FAILURES, SolveMethod, Task, current_effort
 from evenhand.policies.deadlines import keep_promises
 from evenhand.policies.fluid import choice_of
 from evenhand.typing import Floats, Progress
@@ -49,6 +50,10 @@ Budget = float | Sequence[float] | Floats | Mapping[str, float]
 DOUBT = 3.0
 """Standard errors by which the worst-off must be worse off for a plan for leximin to be given up: its levels are held
 within errors only, for the sake of those after them."""
+
+
+PAIRED = 6
+"""Episodes at the least on which plans are compared, where decisions are programs: their differences vary little."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -192,7 +197,15 @@ def solve_budgets(
         by_search = method.name == "fluid" or (method.name == "auto" and choose_method(budgeted)[0] == "fluid")
         tried = {**method.candidates, **_candidates(rivals, known, budgeted)} if by_search else {}
         own = judge(solve(budgeted, welfare, replace(method, candidates=tried), progress=tell, rng=seed))
-        found[number], made_for[number] = _no_worse(own, rivals, _tightest_bound(budgeted, [own, *known]))
+        best, at = _no_worse(own, rivals, _tightest_bound(budgeted, [own, *known]))
+        # Resized, a known plan uses what a plan that is reused leaves.
+        for plan in known if at is not None else ():
+            if np.array_equal(plan.problem.budget, budgeted.budget):
+                continue
+            fitted = judge.resized(plan, budgeted)
+            if fitted is not None and fitted.welfare >= best.welfare:
+                best, at = replace(fitted, upper_bound=own.upper_bound), None
+        found[number], made_for[number] = best, at
     bounds = {i: _tightest_bound(problems[i], [*found.values(), *known]) for i in order}
     rows: list[BudgetRow] = []
     for number, budgeted in enumerate(problems):
@@ -239,7 +252,7 @@ class CommonEpisodes:
         parts, shares = components_for_good(found.policy)
         by_type = all(treats_alike(found.problem, part) for part in parts)
         steps = current_effort().paired_steps
-        scorer = PolicyScorer(found.problem, by_type, steps, self.seed, most_episodes=4000, left_out=JUDGED)
+        scorer = PolicyScorer(found.problem, by_type, steps, self.seed, PAIRED, most_episodes=4000, left_out=JUDGED)
         try:
             played = [scorer("", part, self.choice) for part in parts]
         except NotConvergedError:
@@ -372,7 +385,11 @@ def figured(
         by_type, values = about["by"] == "type", np.asarray(about["values"])
         figures = about["value"], about["upper_bound"], about["stderr"]
     else:
-        played = evaluate(own, policy, welfare, rng=seed, progress=progress)
+        if own.has_floors:
+            played = evaluate(own, policy, welfare, rng=seed, progress=progress)
+        else:  # figures that those on common episodes replace
+            most = current_effort().arm_steps
+            played = play(Task(own, weighed_by, SolveMethod("fluid"), progress, rng=seed), policy, most, most)
         if played.floors_missed:
             raise InvalidInputError(f"plans: the plan for {budget_in_words(own)} misses the floors of the problem")
         by_type, values = played.by_type, played.unit_values

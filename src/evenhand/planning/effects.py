@@ -12,7 +12,7 @@ import numpy as np
 from evenhand.model.coupled import CoupledMDP
 from evenhand.model.labels import Labels
 from evenhand.solvers.single_arm import action_values
-from evenhand.typing import Floats, Ints
+from evenhand.typing import Floats, Indices, Ints
 
 
 class ActionEffects:
@@ -91,3 +91,27 @@ def _values(problem: CoupledMDP, kinds: Ints) -> Floats:
     spread = np.where(real, found, -np.inf).max(axis=1) - np.where(real, found, np.inf).min(axis=1)
     alike = spread <= 1e-9 * np.maximum(np.abs(found).max(axis=1), 1e-9)
     return np.asarray(np.where(alike[:, None], idle, found))
+
+
+def longest_first(effects: ActionEffects, kinds: Indices, states: Indices, actions: Indices, waits: Ints) -> Indices:
+    """Exchange actions among arms of one type and state: the longest wait, the most help.
+
+    Nothing else changes: numbers of actions, use of the budget, and values of arms that are alike.
+
+    Args:
+        effects: of these types.
+        kinds: (arm,) types.
+        states: (..., arm) states.
+        actions: (..., arm) actions of a policy.
+        waits: (wait, ..., arm) waiting times, the most important first.
+    """
+    shape = effects.problem.types.valid.shape
+    cells = np.asarray(kinds, dtype=np.int64) * shape[1] + states
+    used, own = np.unique(cells * shape[2] + actions, return_inverse=True)
+    helped = -np.array([effects.help(*map(int, np.unravel_index(code, shape))) for code in used])[
+        own.reshape(cells.shape)
+    ]
+    # Arms that wait equally long stay as the policy has them.
+    order, given = np.lexsort((helped, *-waits[::-1], cells)), np.empty_like(actions)
+    np.put_along_axis(given, order, np.take_along_axis(actions, np.lexsort((helped, cells)), -1), -1)
+    return given

@@ -31,7 +31,7 @@ from evenhand.model.labels import Labels, amount_of, quantity
 from evenhand.model.policy import Policy, SavableKind, StatefulPolicy, begin, described
 from evenhand.model.simulator import Problem
 from evenhand.model.state_table import ObservedStates, find_arms, in_order
-from evenhand.planning.effects import ActionEffects
+from evenhand.planning.effects import ActionEffects, longest_first
 from evenhand.planning.plan_file import OtherDynamicsWarning, Source, read_contents, save_policy
 from evenhand.planning.solution import Solution
 from evenhand.policies.resize import is_enough, resized_or_reordered
@@ -419,30 +419,6 @@ class Plan(Shown):
         # The running sum may end just below 1.
         place = min(int(np.searchsorted(ends, draw, side="right")), len(parts) - 1)
         return next(part for part in parts if part.place == place)
-
-
-def longest_first(effects: ActionEffects, kinds: Indices, states: Indices, actions: Indices, waits: Ints) -> Indices:
-    """Exchange actions among arms of one type and state: the longest wait, the most help.
-
-    Nothing else changes: numbers of actions, use of the budget, and values of arms that are alike.
-
-    Args:
-        effects: of these types.
-        kinds: (arm,) types.
-        states: (..., arm) states.
-        actions: (..., arm) actions of a policy.
-        waits: (wait, ..., arm) waiting times, the most important first.
-    """
-    shape = effects.problem.types.valid.shape
-    cells = np.asarray(kinds, dtype=np.int64) * shape[1] + states
-    used, own = np.unique(cells * shape[2] + actions, return_inverse=True)
-    helped = -np.array([effects.help(*map(int, np.unravel_index(code, shape))) for code in used])[
-        own.reshape(cells.shape)
-    ]
-    # Arms that wait equally long stay as the policy has them.
-    order, given = np.lexsort((helped, *-waits[::-1], cells)), np.empty_like(actions)
-    np.put_along_axis(given, order, np.take_along_axis(actions, np.lexsort((helped, cells)), -1), -1)
-    return given
 
 
 def _nth_draw(rng: np.random.Generator, number: int) -> float:

@@ -36,7 +36,9 @@ from evenhand.model import CoupledMDP, MixturePolicy, Policy, StatefulPolicy, Ta
 from evenhand.model.composite import components_for_good
 from evenhand.model.criterion import Average, Discounted
 from evenhand.model.labels import Labels, promises_in_words
+from evenhand.model.policy import described
 from evenhand.planning.methods import by_mixture, play
+from evenhand.planning.policy_scoring import step_cost
 from evenhand.planning.relaxation import FLUID_TOLERANCE, relax
 from evenhand.planning.solution import Part, PromiseReport, Solution
 from evenhand.planning.task import FAILURES, Stopwatch, Task
@@ -440,8 +442,10 @@ def share_broken(problem: CoupledMDP, policy: Policy | StatefulPolicy, rng: Any,
         rng: seed or generator.
         most: steps of arms to play.
     """
-    steps = problem.criterion.num_steps or int(np.clip(most / 20 / problem.num_arms, 20, 500))
-    episodes = int(np.clip(most / (steps * problem.num_arms), 2, 200))
+    # A share needs many decisions, also dear ones.
+    width = step_cost(problem, described(policy).decision_cost / 100, problem.num_arms, most)
+    steps = problem.criterion.num_steps or int(np.clip(most / 20 / width, 20, 500))
+    episodes = int(np.clip(most / (steps * width), 2, 200))
     run = simulate(problem, policy, episodes, steps, rng, keep_paths=True)
     assert run.states is not None and run.actions is not None
     broken, due = count_broken(problem, run.states, run.actions)

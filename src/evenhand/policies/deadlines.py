@@ -29,6 +29,7 @@ from typing import Any, cast
 import numpy as np
 
 from evenhand.checks import as_generator
+from evenhand.display import counted
 from evenhand.errors import NotApplicableError, PolicyError
 from evenhand.model.arm import ArmTables
 from evenhand.model.arm_matching import all_made_for
@@ -375,7 +376,8 @@ class DeadlinePolicy(CompositePolicy):
         first = np.flatnonzero(gained := decision.served & ~planned)[np.argsort(slack[gained], kind="stable")].tolist()
         for arm in np.flatnonzero((limits >= 0) | displaced).tolist():
             state = labels.being(int(decision.types[arm]), int(decision.states[arm]))
-            promise = f"promised {state}: served after at most {limits[arm]} steps; it has waited {waited[arm]}"
+            most, so_far = counted(int(limits[arm]), "step"), counted(int(waited[arm]), "step")
+            promise = f"promised {state}: served after at most {most}; waited {so_far} so far"
             if limits[arm] >= 0 and slack[arm] == 0:
                 reasons[arm] = promise + ("" if decision.served[arm] else "; more arms are due than the budget serves")
             elif forced[arm]:
@@ -384,7 +386,11 @@ class DeadlinePolicy(CompositePolicy):
                 due = first[0]
                 who = decision.names[due] if decision.names else "another arm"
                 others = f" and {len(first) - 1} more" if len(first) > 1 else ""
-                rest = f"at most {limits[due]} steps, waited {waited[due]}" if limits[due] >= 0 else "a promise is near"
+                rest = (
+                    f"at most {counted(int(limits[due]), 'step')}, waited {waited[due]}"
+                    if limits[due] >= 0
+                    else "a promise is near"
+                )
                 reasons[arm] = f"waits: the promise to {who} ({rest}){others} goes first"
             elif not decision.served[arm]:
                 reasons[arm] += f"; {promise}"

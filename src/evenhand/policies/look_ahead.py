@@ -31,11 +31,12 @@ from evenhand.errors import PolicyError, TooLargeError
 from evenhand.model.arm_matching import matched_types
 from evenhand.model.composite import TimeVaryingPolicy
 from evenhand.model.coupled import CoupledMDP
+from evenhand.model.explanations import DecisionStep
 from evenhand.model.policy import check_arrays
 from evenhand.solvers.counts.reduction import ExchangeablePolicy, num_count_states
 from evenhand.solvers.highs import LinearProgram, RepeatedProgram
 from evenhand.solvers.single_arm import SingleArms, gains_at
-from evenhand.typing import Array, ArrayLike, Floats, Ints
+from evenhand.typing import Array, ArrayLike, Floats, Indices, Ints
 
 FEW = 1000
 """Count vectors up to which programs are solved one by one."""
@@ -258,6 +259,23 @@ class LookAhead(ExchangeablePolicy):
         single = types.valid & (own == least).any(axis=-1) & ((types.usage > 0).sum(axis=-1) == 1)
         cells = np.column_stack([np.argwhere(single), types.usage[single].argmax(axis=-1)])
         return cells[np.argsort(-self._gain_of_service[single], kind="stable")]
+
+    @cached_property
+    def _ranks(self) -> Indices:
+        """(type, state, action) ranks of services by their gain per share of the budget; -1 if they gain nothing."""
+        types, there = self.problem.types, np.where(self.problem.budget > 0, self.problem.budget, np.inf)
+        services = types.served & types.valid
+        share = np.where(services, (types.usage / there).max(axis=-1), 1.0)
+        worth = np.where(
+            services, np.round(self._gain_of_service / self._unit / np.where(share > 0, share, np.inf), 9), 0.0
+        )
+        levels = np.unique(-worth[worth > 0])
+        return np.where(worth > 0, np.searchsorted(levels, -worth), -1).astype(np.int32)
+
+    def ranks_at(self, decision: DecisionStep) -> Indices:
+        """(arm, action) ranks among waiting arms; the program alone decides on those that are served."""
+        ranks = self._ranks[decision.types, decision.states]
+        return np.where(decision.served[:, None], np.int32(-1), ranks)
 
     def __getstate__(self) -> dict[str, Any]:
         """Return all but the program and the lock, which each process makes for itself."""

@@ -494,16 +494,19 @@ class Audits:
         plans = {digest: self._library.policy(tx, digest) for digest, *_ in set(span.policies) if digest}
         changed = [step for step, _ in values_between(tx, "max_wait", span.first + 1, span.last, span.event)]
         digests = zip(range(span.first, span.last + 1), span.digests[span.columns], strict=True)
-        by_step = {
-            step: _need(tx, self._library.model(tx, digest, step, span.event)[1], span.event)
+        words_at = {
+            step: self._library.model(tx, digest, step, span.event)[1]
             for step, digest in digests
             if step in (span.first, *changed, *begun.values())
         }
+        by_step = {step: _need(tx, words, span.event) for step, words in words_at.items()}
         origin = next((origin for names, origin in by_step.values() if names), "relaxation")
         need = {step: names for step, (names, _) in by_step.items()}, origin
         vocabulary = Vocabulary.read(setting(tx, "words", 0, span.event))
         waits = _first_waits(tx, span, models[span.runs()[0][2]][1])
-        return Books(span, models, plans, welfare, need, vocabulary, waits, wanted, parts)
+        later = next((words for words in words_at.values() if words.promised), None)
+        promises = words_at, waits[0] if later is None else _first_waits(tx, span, later)[0]
+        return Books(span, models, plans, welfare, need, vocabulary, waits, promises, wanted, parts)
 
     def need(self) -> tuple[str, ...]:
         """Return the states of need that were set; none if none were."""

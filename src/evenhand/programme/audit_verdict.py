@@ -22,12 +22,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy.special import bdtr
 
+from evenhand.display import counted
 from evenhand.errors import NotApplicableError
 from evenhand.model.composite import components
 from evenhand.model.policy import begin
 from evenhand.model.state_table import find_arms
-from evenhand.planning.effects import ActionEffects
-from evenhand.planning.plan import PlacedArms, longest_first
+from evenhand.planning.effects import ActionEffects, longest_first
+from evenhand.planning.plan import PlacedArms
 from evenhand.programme.audit_window import Books, given
 from evenhand.programme.expectations import UNKNOWN, Account
 from evenhand.programme.vocabulary import Noun, Vocabulary
@@ -157,39 +158,41 @@ class Verdict:
 def find_unserved(books: Books, sums: Account) -> tuple[int, tuple[UnservedRow, ...], tuple[NeedRow, ...]]:
     """Return the number of arms in need, the unserved ones, the longest in need first, and needs by group and state.
 
+    Groups are those of then: one that closed since has its own rows.
+
     Args:
         books: accounts of the window.
         sums: `Books.between` of the whole window.
     """
     span, names = books.span, books.state_names
+    groups, group = span.groups_then
     need, served = sums["need"] & span.present, sums["served"] & span.present
     answered = (need & served).sum(axis=1)
     longest, ended, spell = np.zeros((3, len(span.arms)), dtype=np.int64)
-    waits = np.zeros((len(books.groups), len(names)), dtype=np.int64)
+    waits = np.zeros((len(groups), len(names)), dtype=np.int64)
     for step in range(span.horizon + 1):
         goes_on = need[:, step] if step < span.horizon else np.zeros_like(need[:, 0])
         longer = ~goes_on & (spell > longest)
         longest, ended = np.where(longer, spell, longest), np.where(longer, step - 1, ended)
         if step < span.horizon:
             spell = np.where(goes_on & ~served[:, step], spell + 1, 0)
-            np.maximum.at(waits, (books.group, sums["state"][:, step]), spell)
+            np.maximum.at(waits, (group[:, step], sums["state"][:, step]), spell)
     rows = []
     for n in np.flatnonzero(longest).tolist():
         arm, last, steps = span.arms[n], int(ended[n]), int(longest[n])
-        where = (arm.name, arm.type, arm.group, names[sums["state"][n, last]])
+        where = (arm.name, arm.type, groups[group[n, last]], names[sums["state"][n, last]])
         lasts = last == span.horizon - 1
         rows.append(UnservedRow(*where, span.first + last + 1 - steps, steps, lasts, int(answered[n])))
     many = Counter((row.group, row.state) for row in rows)
-    code = books.group[:, None] * len(names) + sums["state"]
+    code = group * len(names) + sums["state"]
     owners = np.unique(np.stack([np.nonzero(need)[0], code[need]]), axis=1)[1]  # once per arm
     arms, steps, got = (
         np.bincount(own, minlength=waits.size).tolist() for own in (owners, code[need], code[need & served])
     )
     cells = []
     for place in np.flatnonzero(arms).tolist():
-        group, name = books.groups[place // len(names)], names[place % len(names)]
-        counts = (arms[place], many[group, name], steps[place], got[place], int(waits.flat[place]))
-        cells.append(NeedRow(group, name, *counts))
+        cell = groups[place // len(names)], names[place % len(names)]
+        cells.append(NeedRow(*cell, arms[place], many[cell], steps[place], got[place], int(waits.flat[place])))
     ordered = sorted(rows, key=lambda row: (-row.steps, row.arm))
     return (
         int(need.any(axis=1).sum()),
@@ -389,30 +392,38 @@ def _need_sentences(found: "Audit", words: Vocabulary, most: int) -> Iterator[st
         texts = [f"{row.group}, {row.state}: {row.unserved} of {row.arms}" for row in cells]
         yield f"By {words.group.one} and condition: {_first(texts, most, '; ')}"
     if rows:
-        names = [f"{row.arm} ({row.state}, {words.step.counted(row.steps)})" for row in rows]
+        names = [f"{row.arm} ({words.step.counted(row.steps)}, at last {row.state})" for row in rows]
         yield f"The longest: {_first(names, most)}"
     states = f"{listed(found.need)}, " if found.need else ""
     yield f"In need means: {states}{DEFINITIONS[found.need_by]}."
 
 
 def _promise_sentences(books: Books, most: int) -> Iterator[str]:
-    """Say if promised waits were kept, counted from the begin of the window."""
+    """Say if promised waits were kept; those from before the window, or before the promise, count."""
     span, words = books.span, books.words
-    model, names = books.models[span.runs()[-1][2]]
-    if not model.has_max_wait:
+    promises, waits = books.promises
+    known = [names for _, names in sorted(promises.items()) if names.promised]
+    if not known:
         return
-    blocks = names.blocks_of(span.arms)
-    sums = books.between(span.first, span.last)
-    limits = np.where(span.present, model.max_waits[blocks[:, None], sums["mode"]], -1)
-    waits, over = np.zeros(len(span.arms), dtype=np.int64), np.zeros(len(span.arms), dtype=np.int64)
+    # Waits from before a promise count towards it.
+    sums, names, in_force = books.between(span.first, span.last), known[0], False
+    over, due = np.zeros((2, len(span.arms)), dtype=np.int64)
     for step in range(span.horizon):
-        promised = limits[:, step] >= 0
-        waits = np.where(promised, waits, 0)
-        over = np.maximum(over, np.where(promised, waits - limits[:, step], 0))
-        waits = np.where(sums["served"][:, step], 0, waits + 1)
+        if (changed := promises.get(span.first + step)) is not None:
+            names, in_force = changed if changed.promised else names, bool(changed.promised)
+        limits = names.model.max_waits[names.blocks_of(span.arms), sums["mode"][:, step]]
+        limits = np.where(span.present[:, step], limits, -1)
+        waits = np.where(limits >= 0, waits, 0)
+        if in_force:
+            over, due = (
+                np.maximum(over, np.where(limits >= 0, waits - limits, 0)),
+                due + (waits >= limits) * (limits >= 0),
+            )
+        waits = np.where(sums["served"][:, step], 0, (waits + 1) * (limits >= 0))
     late = np.flatnonzero(over > 0)
     if not len(late):
-        yield f"Promised waits: all were met in this time ({listed(names.promised)})."
+        services = counted(int(due.sum()), "service")
+        yield f"Promised waits: all were met in this time ({listed(names.promised)}); {services} came due."
         return
     rows = sorted(late.tolist(), key=lambda arm: (-over[arm], span.arms[arm].name))
     texts = [f"{span.arms[arm].name} (by {words.step.counted(int(over[arm]))})" for arm in rows]

@@ -84,6 +84,21 @@ class Span:
         kind, group = next(kinds, (arm.type, arm.group))
         return arm if (kind, group) == (arm.type, arm.group) else replace(arm, type=kind, group=group)
 
+    @cached_property
+    def groups_then(self) -> tuple[list[str], Ints]:
+        """Names of the groups of the window, also of those without arms at its end; (arm, step) the place of each."""
+        before = {group for _, kinds in self.moves for _, group in kinds.values()}
+        names = sorted({arm.group for arm in self.arms} | before)
+        of = {name: place for place, name in enumerate(names)}
+        now = np.array([[of[arm.group]] for arm in self.arms], dtype=np.int64)
+        then: Ints = np.broadcast_to(now, (len(now), self.horizon))
+        then = then.copy() if self.moves else then
+        for until, kinds in reversed(self.moves):
+            for place, arm in enumerate(self.arms):
+                if arm.id in kinds:
+                    then[place, : max(until - self.first, 0)] = of[kinds[arm.id][1]]
+        return names, then
+
     @property
     def horizon(self) -> int:
         """Number of steps of the window."""
@@ -413,6 +428,7 @@ class Books:
         need: tuple[Mapping[int, Sequence[str]], str],
         words: Vocabulary,
         waits: Ints,
+        promises: tuple[Mapping[int, Words], Ints],
         level: float = LEVEL,
         parts: dict[tuple[int, int], "WindowPart"] | None = None,
     ) -> None:
@@ -426,11 +442,14 @@ class Books:
             need: states of need from some steps on, none for those of the relaxation, and their origin.
             words: words of the programme.
             waits: (wait, arm) waiting times at the first step by which plans decide: of promises, and since service.
+            promises: names of the model, with the promises in force from some steps on; and (arm,) waits at the first
+                step by the first of them.
             level: probability of intervals.
             parts: parts of the window that are known, by first and last step; others are added.
         """
         self.span, self.models, self.plans, self.welfare, self.level = span, models, plans, welfare, level
         self.need, self.words, self.waits, self.event = need, words, waits, span.event
+        self.promises = promises
         self.parts = {} if parts is None else parts
         self.state_names = sorted({name for _, names in models.values() for own in names.states for name in own})
         self.continuation = lru_cache(maxsize=None)(self._continuation)

@@ -105,6 +105,8 @@ class ChangePreview(ledger.Result):
     measurable: bool
     """Whether the difference is larger than its standard error."""
     groups: tuple[GroupEffect, ...]
+    by_plan: float = 0.0
+    """Part of the difference that a better plan gives without the change; 0 if it is not measurable."""
 
 
 @dataclass(frozen=True)
@@ -180,7 +182,11 @@ class LastingChanges:
         method = SolveMethod(METHOD, seconds=seconds)
         only_budget = problem.with_budget(today.budget) == today
         if only_budget and read_welfare(today, own_welfare).name == read_welfare(today, None).name:
-            beside = None if plan is None or before is None else PlanInUse(plan, before, seed, own_welfare=True)
+            beside = (
+                None
+                if plan is None or before is None
+                else PlanInUse(plan, before, seed, own_welfare=True, with_states=False)
+            )
             budgets = [problem.budget]
             (found,) = suppose_budgets(today, numbers_of(then), beside, budgets, None, method, progress, seed)
             after = Certificate(**{one.name: getattr(found, one.name) for one in fields(Certificate)})
@@ -203,7 +209,8 @@ class LastingChanges:
         effects = _effects(arms, then, before, after)
         if step is None:
             return ChangePreview(change, None, after, None, after.stderr, False, effects)
-        return ChangePreview(change, before, after, step["welfare"], step["stderr"], bool(step["measurable"]), effects)
+        measured = step["welfare"], step["stderr"], bool(step["measurable"])
+        return ChangePreview(change, before, after, *measured, effects, step.get("by_plan", 0.0))
 
     def _problems(
         self, tx: Connection, change: LastingChange, kinds: list[list[str]]

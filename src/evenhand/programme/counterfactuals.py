@@ -24,9 +24,11 @@ from evenhand.evaluation import simulate
 from evenhand.evaluation.standard_errors import standard_errors
 from evenhand.model import CoupledMDP, Policy, StatefulPolicy, read_welfare
 from evenhand.model.composite import components_for_good
+from evenhand.model.policy import described
 from evenhand.model.welfare import DEFAULT
 from evenhand.planning import Plan, SolveMethod, relax, save_policy
-from evenhand.planning.budget_sweep import Budget, BudgetRow, CommonEpisodes, step_between
+from evenhand.planning.budget_sweep import PAIRED, Budget, BudgetRow, CommonEpisodes, step_between
+from evenhand.planning.policy_scoring import step_cost
 from evenhand.planning.price_of_fairness import PriceOfFairness, price_of_fairness
 from evenhand.planning.solution import Solution
 from evenhand.planning.solve import solve
@@ -218,6 +220,9 @@ class PlanInUse:
     own_welfare: bool
     """True if the other plans are for the programme's own welfare, too."""
 
+    with_states: bool = True
+    """True if expected numbers of arms by state are reported."""
+
     @cached_property
     def supposed(self) -> Supposed:
         """The plan in use itself: no difference."""
@@ -228,7 +233,7 @@ class PlanInUse:
             budget=budget,
             reused_from=budget,
             difference={"welfare": 0.0, "stderr": 0.0, "measurable": False, "by_plan": 0.0},
-            states=self._states(self._numbers),
+            states=self._states(self.plan.problem, self.plan.policy),
             today=self.today,
             body=stream.getvalue(),
         )
@@ -273,7 +278,7 @@ class PlanInUse:
                 "measurable": step.measurable,
                 "by_plan": self._by_plan(row.solution, known),
             },
-            states=self._states(self._play(made_for, row.solution.policy), problem.with_budget(row.budget)),
+            states=self._states(made_for, row.solution.policy, problem.with_budget(row.budget)),
         )
 
     def _by_plan(self, found: Solution, known: Solution) -> float:
@@ -301,15 +306,22 @@ class PlanInUse:
 
     def _play(self, problem: CoupledMDP, policy: Policy | StatefulPolicy, arm_steps: float = 2e6) -> Floats:
         """(episode, state) mean numbers of arms, on the same episodes under all budgets."""
-        horizon = problem.criterion.judging_steps(1e-3)
-        episodes = int(np.clip(arm_steps / (problem.num_arms * horizon), 12, 1000))
+        horizon = problem.criterion.judging_steps(1e-2)
+        # Programs at every step are worth more work, as in `PolicyScorer.episodes`.
+        width = step_cost(problem, described(policy).decision_cost / 10, problem.num_arms, arm_steps)
+        episodes = int(np.clip(arm_steps / (width * horizon), PAIRED, 1000))
         tables, total = np.stack(list(self._masks.values())), 0.0
         for part, share in zip(*components_for_good(policy), strict=True):
             total += share * simulate(problem, part, episodes, horizon, self.seed, rewards=tables).returns.sum(axis=2)
         return np.asarray(total).T / float(problem.criterion.time_weights(horizon).sum())
 
-    def _states(self, then: Floats, budgeted: CoupledMDP | None = None) -> tuple[StateNumber, ...]:
+    def _states(
+        self, made_for: CoupledMDP, policy: Policy | StatefulPolicy, budgeted: CoupledMDP | None = None
+    ) -> tuple[StateNumber, ...]:
         """Return the numbers of two plans side by side: the largest gain first, with less budget the largest loss."""
+        if not self.with_states:
+            return ()
+        then = self._numbers if budgeted is None else self._play(made_for, policy)
         today, errors = self._numbers.mean(axis=0), standard_errors(then - self._numbers)
         more = then.mean(axis=0) - today
         states = [

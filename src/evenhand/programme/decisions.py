@@ -11,6 +11,7 @@ model. What was reported again and says the same changes nothing.
 """
 
 import json
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
@@ -35,6 +36,8 @@ from evenhand.programme.named_model import Words
 from evenhand.programme.roster import match_names, raise_faults, transferred, unknown_arm
 from evenhand.report.format import spelled
 from evenhand.typing import Ints
+
+_PREFERRED = re.compile(r"(?<=^waits: the promise to )\d+(?= \()")
 
 
 @dataclass(frozen=True)
@@ -396,11 +399,20 @@ def rows_of(tx: Connection, plan: int) -> tuple[PlanRow, ...]:
     served = names.index("served")  # stored as a number
     read: Any = tx.execute(query).cursor
     rows = tuple(PlanRow(*[*row[:served], bool(row[served]), *row[served + 1 :]]) for row in read.fetchall())
+    rows = _with_names(rows)
     made = plan_row(tx, plan)
     if not (kinds := transferred(tx, made.step, made.event)):
         return rows
     known = ((row, kinds.get(row.arm_id, (row.type, row.group))) for row in rows)
     return tuple(replace(row, type=kind, group=group) for row, (kind, group) in known)
+
+
+def _with_names(rows: tuple[PlanRow, ...]) -> tuple[PlanRow, ...]:
+    """Replace the number of the arm that a promise prefers, which is stored, by its name, which may be erased."""
+    name = {str(row.arm_id): row.arm for row in rows}
+    return tuple(
+        replace(row, reason=_PREFERRED.sub(lambda found: name.get(found[0], found[0]), row.reason)) for row in rows
+    )
 
 
 def stored_plan(

@@ -1,5 +1,6 @@
 """Messy uploads, confirmed files, undo and lasting changes, on the page and by the API."""
 
+import html
 import io
 import json
 import re
@@ -61,6 +62,25 @@ def test_an_excel_file_is_read_and_its_size_is_checked_first(client, programme):
         archive.writestr("xl/worksheets/sheet1.xml", b"0" * (65 * 2**20))
     for name, body in (("large.xlsx", large.getvalue()), ("x.csv.gz", b"\x1f\x8b" + b"0" * 50), ("x.xlsx", b"PK00")):
         assert upload(client, name, body).status_code == 422
+
+
+@pytest.mark.parametrize(
+    ("rows", "status", "told"),
+    [
+        ([["Pump", "How is it?"], ["b1", "Worn"], ["b2", "wornn"], ["v1", "broken"]], 200, "“wornn” is read as “worn”"),
+        ([["Pump", "State"], ["b1", "worn"], ["zz9", "worn"]], 422, "zz9"),
+        ([["Pump", "Remark"], ["b1", "see file"]], 422, "Remark"),
+    ],
+    ids=["column by its entries", "unknown arm", "no column"],
+)
+def test_a_sheet_is_read_by_its_entries_or_refused_for_what_is_wrong(client, rows, status, told):
+    book, stream = openpyxl.Workbook(), io.BytesIO()
+    for row in rows:
+        book.active.append(row)
+    book.save(stream)
+    shown = upload(client, "rounds.xlsx", stream.getvalue())
+    assert shown.status_code == status and told in html.unescape(shown.text)
+    assert "UTF-8" not in shown.text
 
 
 def sheet(*far):

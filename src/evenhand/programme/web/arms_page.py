@@ -234,7 +234,10 @@ def _step_rows(
             known = f"seen, says {seen.source}"
         elif first is not None:
             known = "most likely" + ("" if first.chance is None else f" ({percent(first.chance, 0)})")
-        served = bool(uses_resource(words, kind, state, action))
+        # A service in an unknown condition is one if it is in some other.
+        served = any(
+            uses_resource(words, kind, one, action) for one in ([state] if state else words.states[words.blocks[kind]])
+        )
         about = {"step": step, "state": state, "known": known, "served": served, "seen": seen}
         rows.append(about | {"decided": decided, "recorded": recorded, "proposed": proposed})
     return rows

@@ -100,6 +100,11 @@ class Form:
                 return name or "the file", body
         return "the rows that were typed", self.text("text").encode()
 
+    @property
+    def is_sheet(self) -> bool:
+        """True if the table is one of a spreadsheet, which only `propose_table` reads."""
+        return Path(self.given_table[0]).suffix.lower() in EXCEL
+
     def table(self) -> Table:
         """The table that was sent; rows of a wrong length are reported with its other faults.
 
@@ -313,6 +318,9 @@ def propose_table(
     heads = {words.head(role).casefold(): role for role in ("arm", "group", "state")}
     own = {heads[name.casefold()]: name for name in raw.frame.columns if name.casefold() in heads}
     roles = own | guess_roles(raw.frame.columns, own)
+    for role in known.keys() - roles.keys():
+        if column := _column_of(raw.frame.select(set(raw.frame.columns) - set(roles.values())), known[role]):
+            roles[role] = column
     wanted = [role for role in ("arm", "time", *known) if role in roles]
     if "arm" not in roles or not known.keys() & roles.keys():
         listed = ", ".join(quoted(column) for column in raw.frame.columns[:SHOWN_FAULTS])
@@ -330,7 +338,7 @@ def propose_table(
     added = {role: text for role, text in (("time", "0"), ("state", "seen")) if role not in roles}
     cleaned = clean_records(_with(frame, added), None, used | {role: role for role in added})
     columns = {role: [entry or "" for entry in cleaned.frame[role].to_list()] for role in wanted}
-    changes = [f"{one.message} ({counted(one.count, 'row')})" for one in cleaned.effects]
+    changes = [f"{one.message} ({counted(one.count, 'row')}): {'; '.join(one.examples)}" for one in cleaned.effects]
     changes += [one.message for one in raw.findings]
     for role in known.keys() & roles.keys():
         entries = columns[role]
@@ -348,6 +356,15 @@ def _with(frame: "polars.DataFrame", added: Mapping[str, str]) -> "polars.DataFr
     import polars
 
     return frame.with_columns(polars.lit(value).alias(name) for name, value in added.items())
+
+
+def _column_of(frame: "polars.DataFrame", known: Collection[str]) -> str | None:
+    """The column most of whose entries are known names; None without one."""
+    names = {name.casefold() for name in known}
+    entries = {one.name: [text.strip().casefold() for text in one if text and text.strip()] for one in frame}
+    share = {name: sum(text in names for text in own) / len(own) for name, own in entries.items() if own}
+    best = max(share, key=lambda name: share[name], default=None)
+    return best if best is not None and share[best] > 0.5 else None
 
 
 def _known_name(text: str, known: Collection[str]) -> str:

@@ -23,7 +23,7 @@ from evenhand.programme.reports import read_observations, read_records
 from evenhand.programme.roster import arms_named, present_step
 from evenhand.programme.vocabulary import Vocabulary, vocabulary_of
 from evenhand.programme.web import layout
-from evenhand.programme.web.forms import Form, Proposal, propose_table
+from evenhand.programme.web.forms import Form, Proposal, propose_table, refusal_of
 from evenhand.programme.web.render import Listing, TableQuery, age_of, list_rows, matches, natural
 from evenhand.report.format import capitalised, percent
 
@@ -322,17 +322,20 @@ def send_conditions(request: Request, form: layout.Sending) -> Response:
         lambda **by: (
             programme.observe(form.table(), form.text("source"), confirmed=bool(form.text("confirmed")), **by).event
         ),
-        lambda *refused: _repaired(request, form, "state", refused[0]) or _today(request, form, "conditions", *refused),
+        lambda *refused: (
+            _repaired(request, form, "state", "conditions", refused[0]) or _today(request, form, "conditions", *refused)
+        ),
     )
 
 
-def _repaired(request: Request, form: Form, role: str, refusal: ErrorView) -> Response | None:
-    """Show how a refused table would be stored after repairs; None if repairs do not help.
+def _repaired(request: Request, form: Form, role: str, place: str, refusal: ErrorView) -> Response | None:
+    """Show how a refused table would be stored after repairs, or what is wrong with a sheet; None if it is a text.
 
     Args:
         request: what is answered.
         form: with the table.
         role: `state` for conditions, `action` for records.
+        place: of the form on the page.
         refusal: of the table as it was sent.
     """
     if refusal.status != 422 or form.text("cleaned"):
@@ -351,8 +354,11 @@ def _repaired(request: Request, form: Form, role: str, refusal: ErrorView) -> Re
                 read_observations(found.table, arms, words, step, step)
             else:
                 read_records(found.table, arms, words, step)
-    except EvenhandError:
-        return None
+    except EvenhandError as error:
+        if not form.is_sheet:
+            return None
+        wrong = layout.words_of(request).reworded(error)
+        return _today(request, form, place, refusal_of(wrong, refusal.title))
     address, name = ("/today/conditions", "conditions") if role == "state" else ("/today/record", "records")
     return show_proposal(request, form, found, address, name)
 
@@ -479,7 +485,7 @@ def record_step(request: Request, form: layout.Sending) -> Response:
     place = "record" if is_table else "record-form"
 
     def again(refusal: ErrorView, sent: Any) -> Response:
-        repaired = _repaired(request, form, "action", refusal) if is_table else None
+        repaired = _repaired(request, form, "action", place, refusal) if is_table else None
         return repaired or _today(request, form, place, refusal, sent)
 
     return layout.submit(request, form, "Nothing was recorded", write, again)
