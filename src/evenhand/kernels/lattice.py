@@ -18,6 +18,7 @@ a sum of positive terms, exact at any number of arms. Vectors m that become equa
 """
 
 from collections.abc import Callable
+from functools import lru_cache
 from math import comb
 
 import numpy as np
@@ -118,6 +119,13 @@ def lattice_below(num_arms: int, num_states: int) -> Indices:
         some = points[:, state] > 0
         below[some, state] = lattice_index(points[some] - (np.arange(num_states) == state))
     return below
+
+
+@lru_cache(maxsize=256)
+def lattice_chain(num_arms: int, num_states: int) -> tuple[Ints, Ints]:
+    """(point,) the first state with an arm, and the number of the point without that arm."""
+    leaving = (lattice_points(num_arms, num_states) > 0).argmax(axis=1)
+    return leaving, lattice_below(num_arms, num_states)[np.arange(len(leaving)), leaving].astype(np.int64)
 
 
 def multinomial_probabilities(points: Array, distribution: Floats) -> Floats:

@@ -37,14 +37,7 @@ from evenhand.model.coupled import CoupledMDP
 from evenhand.model.explanations import DecisionStep, RankedService, ServiceOrder, first_of_each, order_by_rank
 from evenhand.model.policy import BasePolicy, check_arrays, service_limits
 from evenhand.model.stateful_policy import MOST, Actor, Memory, Remembered, RememberingPolicy, on_batches, read_memory
-from evenhand.policies.priority import (
-    NOISE,
-    ROUNDING,
-    ExchangeablePriority,
-    rank_scores,
-    serveable_cells,
-    value_noise,
-)
+from evenhand.policies.priority import NOISE, ROUNDING, ExchangeablePriority, rank_scores, serveable_cells, value_noise
 from evenhand.solvers.counts.reduction import count_states
 from evenhand.solvers.single_arm import SingleArms, action_values, gains_at
 from evenhand.typing import Array, ArrayLike, Bools, Floats, Indices, Ints, Rng
@@ -417,9 +410,7 @@ class Resolving(RememberingPolicy):
         if problem.spends_all.any():
             raise NotApplicableError("re-solving is for budgets that need not be spent; use lp-update")
         if problem.num_resources > 2:
-            raise NotApplicableError(
-                f"re-solving is for one or two resources; this problem has {problem.num_resources}"
-            )
+            raise NotApplicableError(f"re-solving is for one or two resources; there are {problem.num_resources}")
         # The grid is a product: with two resources as many points in all, unless that would be too coarse.
         each = points if problem.num_resources == 1 else max(9, int(points**0.5))
         # With a price per step, the largest stands for all of them in the grid.
@@ -451,14 +442,14 @@ class Resolving(RememberingPolicy):
         points = int(arrays["points"])
         if not 1 <= points <= 10_000 or not all(np.isfinite(array).all() for array in arrays.values()):
             raise PolicyError(f"its weights and prices must be finite, and its points 1 to {10_000}")
-        every, floor_prices = int(arrays["every"]), arrays.get("floor_prices")
-        return cls(problem, arrays["weights"], arrays["prices"], every, points, floor_prices)
+        settings = int(arrays["every"]), points, arrays.get("floor_prices")
+        return cls(problem, arrays["weights"], arrays["prices"], *settings)
 
     def resized(self, problem: CoupledMDP, types: Sequence[int] | None = None) -> "Resolving":
         """Return the policy for other numbers of arms; see `BasePolicy.resized`."""
         rows = matched_types(self.problem, problem, types)
-        floor_prices = None if self.floor_prices is None else self.floor_prices[rows]
-        return Resolving(problem, self.weights[rows], self.prices, self.every, self.points, floor_prices)
+        pay = None if self.floor_prices is None else self.floor_prices[rows]
+        return Resolving(problem, self.weights[rows], self.prices, self.every, self.points, pay)
 
     def _policy_now(self, decision: DecisionStep) -> ExchangeablePriority:
         assert isinstance(decision.actor, ResolvingActor)

@@ -569,10 +569,8 @@ class Programme:
 def _past_table(rows: Any) -> Table:
     table = roster.read_rows(rows, "history", ["arm"], ragged=True)
     if not {"time", "step"} & table.columns.keys() or not {"state", "action"} & table.columns.keys():
-        listed = ", ".join(table.columns)
-        raise TableError(
-            [Fault("", f"expected the columns time or step, and state or action; got {listed}")], "history"
-        )
+        fault = f"expected the columns time or step, and state or action; got {', '.join(table.columns)}"
+        raise TableError([Fault("", fault)], "history")
     return table
 
 

@@ -32,7 +32,7 @@ outcome: nothing is compiled for them.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from functools import cache, cached_property, lru_cache
+from functools import cache, cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -41,6 +41,7 @@ from evenhand.errors import NotConvergedError
 from evenhand.kernels.lattice import (
     add_arm,
     lattice_below,
+    lattice_chain,
     lattice_index,
     lattice_points,
     lattice_size,
@@ -130,9 +131,8 @@ class Laws:
         grown = max(n for n in self.laws if n <= left)
         law, S = self.laws[grown], self.slots.num_states
         for n in range(grown + 1, left + 1):
-            leaving = (lattice_points(n, len(self.free)) > 0).argmax(axis=1)
-            parent = lattice_below(n, len(self.free))[np.arange(len(leaving)), leaving]
-            first = self.free[leaving].astype(np.int32)
+            leaving, below = lattice_chain(n, len(self.free))
+            first, parent = self.free[leaving].astype(np.int32), below.astype(np.int32)
             law = add_arm(law, self.slots.base_rows, first, parent, lattice_below(n, S))
         self.laws[left] = law
         return law
@@ -345,7 +345,7 @@ class Outcomes:
         functions, moved = value[None], dict[int, Floats]()
         for n in range(max(needed) + 1):
             if n > 0:
-                leaving, parent = _without_first(n, len(free))
+                leaving, parent = lattice_chain(n, len(free))
                 functions = mix_arm(functions, self.slots.base_rows[free[leaving]], parent, self.arrivals(arms - n))
             if n in needed:
                 moved[n] = functions
@@ -409,13 +409,6 @@ class Outcomes:
                 levels.append(Level(level.extra, level.arms, face, size, offset, used[configs]))
                 offset += levels[-1].num_outcomes
         return levels, new_level, config, point
-
-
-@lru_cache(maxsize=256)
-def _without_first(num_arms: int, num_states: int) -> tuple[Ints, Ints]:
-    """(point,) the first state with an arm, and the number of the point without that arm."""
-    leaving = (lattice_points(num_arms, num_states) > 0).argmax(axis=1)
-    return leaving, lattice_below(num_arms, num_states)[np.arange(len(leaving)), leaving].astype(np.int64)
 
 
 def _places(levels: Sequence[Level], level_of: Ints, config: Ints, point: Ints) -> Ints:
