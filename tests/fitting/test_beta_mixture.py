@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.special import betainc, betaincinv
 
-from evenhand.fitting.posterior import mixture_quantile
+from evenhand.fitting import mixture_quantile
 
 SHAPES = st.floats(1e-3, 1e4)
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from evenhand.kernels.greedy_service import serve_in_turn
+from evenhand.kernels import serve_in_turn
 
 
 def _oracle(kind, states, planned, must, turn, usage, serves, least, worth, unit, side_by_side, limit, idle):

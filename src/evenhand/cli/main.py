@@ -8,9 +8,6 @@ import sys
 from collections.abc import Sequence
 from types import FrameType
 
-AGAIN_AFTER = 1.0
-"""Seconds after which an interrupt is raised again, in case foreign code dropped it."""
-
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line and exit."""
@@ -56,7 +53,7 @@ class Interrupt:
     def _raise(self, number: int, frame: FrameType | None) -> None:
         self.heard = True
         signal.signal(signal.SIGALRM, self._raise)
-        signal.setitimer(signal.ITIMER_REAL, AGAIN_AFTER)
+        signal.setitimer(signal.ITIMER_REAL, 1.0)  # again in a second, in case foreign code dropped it
         raise KeyboardInterrupt
 
     def _hide_dropped(self, dropped: "sys.UnraisableHookArgs") -> None:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from evenhand.fitting.missing_steps import log_likelihood
     from evenhand.fitting.model_terms import Terms
     from evenhand.fitting.options import LogOptions, ModelOptions
-    from evenhand.fitting.posterior import Dirichlet, Drawn
+    from evenhand.fitting.posterior import Dirichlet, Drawn, mixture_quantile
     from evenhand.fitting.posterior_files import Named, load_posterior, matched, posterior_path, save_posterior
     from evenhand.fitting.result import FitResult
     from evenhand.fitting.transition_counts import Gaps, Moves, count_moves, recorded_shares

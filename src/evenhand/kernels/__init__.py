@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from evenhand.kernels.env_step import serve_greedily, step_greedily, step_sampled
     from evenhand.kernels.exponentials import Exponentials
     from evenhand.kernels.fluid_sweeps import Traced, settle_levels, trace_frontiers
-    from evenhand.kernels.greedy_service import assign_uniformly
+    from evenhand.kernels.greedy_service import assign_uniformly, serve_in_turn
     from evenhand.kernels.lattice import (
         lattice_below,
         lattice_index,

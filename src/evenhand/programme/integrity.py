@@ -26,9 +26,6 @@ from evenhand.programme.ledger import as_text, in_event, link
 MOST_FAULTS = 20
 """Differences after which the search ends."""
 
-SHORTEST_KEY = 16
-"""Bytes of the shortest secret key."""
-
 TABLES = {name: table for name, table in schema.METADATA.tables.items() if name not in schema.LOGS}
 """Tables that follow from the events; views of arms do not, since reading is no event."""
 
@@ -75,8 +72,8 @@ def read_key(file: str | Path) -> bytes:
         InvalidInputError: the file cannot be read, or is too short to be a secret.
     """
     found = _read(file).strip()
-    if len(found) < SHORTEST_KEY:
-        raise InvalidInputError(f"{file}: expected a secret of at least {SHORTEST_KEY} bytes, got {len(found)}")
+    if len(found) < 16:
+        raise InvalidInputError(f"{file}: expected a secret of at least 16 bytes, got {len(found)}")
     return found
 
 
