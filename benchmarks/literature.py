@@ -156,7 +156,8 @@ def averages(rows: dict[tuple[Any, ...], Cell], published: dict[str, Any], spend
         for size in SIZES:
             own = {name: rows.get((instance, spend, size, name, None)) for name in (*NAMED, "solve", "optimum")}
             named = {name: row for name, row in own.items() if name in NAMED and row and "value" in row}
-            if (own["solve"] is None and not named) or (size == 500 and instance not in PUBLISHED):
+            is_played = size != 500 or (instance in PUBLISHED and spend == "all")
+            if not is_played or (own["solve"] is None and not named):
                 continue
             best = max(named, key=lambda name: named[name]["value"], default="")
             best_named = f"`{best}` {share(named[best])}" if named else "–"
