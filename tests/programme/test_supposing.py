@@ -9,6 +9,7 @@ import pytest
 import evenhand as eh
 from evenhand.planning import load_plan
 from evenhand.programme import Programme, counterfactuals
+from evenhand.programme.counterfactuals import PlanInUse
 
 HASTE = 1e-3
 """Seconds: each search is over before it began."""
@@ -110,3 +111,14 @@ def test_a_plan_kept_from_a_smaller_budget_is_the_plan_that_its_figures_are_for(
     plan = load_plan(one.body)
     assert plan.problem.named_budget == {"calls": 2.0}
     assert eh.evaluate(plan.problem, plan.policy, "gini:2", method="exact").welfare == pytest.approx(one.welfare)
+
+
+def test_state_numbers_of_plans_by_ranks_and_by_programs_are_of_the_same_episodes():
+    problem = eh.problems.health_outreach(num_arms=12, num_states=3, budget=2, discount=0.8)
+    relaxed = eh.planning.relax(problem, "utilitarian")
+    how = problem, relaxed.weights, relaxed.prices
+    ranked, program = eh.policies.fair_index(*how), eh.policies.look_ahead(*how, steps=5)
+    beside = PlanInUse(eh.Plan(ranked, problem), None, 0, own_welfare=True)
+    states = beside._states(problem, program, problem.with_budget(3))
+    for numbers in ([one.today for one in states], [one.then for one in states]):
+        assert sum(numbers) == pytest.approx(12)

@@ -32,14 +32,13 @@ from evenhand.model.composite import components_for_good
 from evenhand.model.criterion import JUDGED
 from evenhand.model.policy import Policy, StatefulPolicy, described
 from evenhand.planning.compare import Comparison, compare
-from evenhand.planning.methods import play
 from evenhand.planning.mixture_search import AS_GOOD
 from evenhand.planning.plan import Plan, plan_of
-from evenhand.planning.policy_scoring import PolicyScorer
+from evenhand.planning.policy_scoring import PolicyScorer, step_cost
 from evenhand.planning.relaxation import relax
 from evenhand.planning.solution import Part, Samples, Solution
 from evenhand.planning.solve import choose_method, solve
-from evenhand.planning.task import FAILURES, SolveMethod, Task, current_effort
+from evenhand.planning.task import FAILURES, SolveMethod, current_effort
 from evenhand.policies.deadlines import keep_promises
 from evenhand.policies.fluid import choice_of
 from evenhand.typing import Floats, Progress
@@ -385,11 +384,11 @@ def figured(
         by_type, values = about["by"] == "type", np.asarray(about["values"])
         figures = about["value"], about["upper_bound"], about["stderr"]
     else:
-        if own.has_floors:
-            played = evaluate(own, policy, welfare, rng=seed, progress=progress)
-        else:  # figures that those on common episodes replace
-            most = current_effort().arm_steps
-            played = play(Task(own, weighed_by, SolveMethod("fluid"), progress, rng=seed), policy, most, most)
+        # Figures that those on common episodes replace, unless they may miss floors.
+        most, cost = current_effort().arm_steps, described(policy).decision_cost
+        size = own.criterion.judging_steps() * step_cost(own, cost, own.num_arms, most)
+        number = 1000 if own.has_floors else int(np.clip(most / size, 2, 1000))
+        played = evaluate(own, policy, welfare, number, rng=seed, progress=progress)
         if played.floors_missed:
             raise InvalidInputError(f"plans: the plan for {budget_in_words(own)} misses the floors of the problem")
         by_type, values = played.by_type, played.unit_values

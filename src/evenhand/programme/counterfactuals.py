@@ -13,9 +13,9 @@ is better than the plan in use, that part of the difference needs no other budge
 """
 
 import io
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cache, cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -301,14 +301,17 @@ class PlanInUse:
         return masks
 
     @cached_property
-    def _numbers(self) -> Floats:
-        return self._play(self.plan.problem, self.plan.policy)
+    def _numbers(self) -> Callable[[float], Floats]:
+        """Numbers under the plan in use, by the cost of a decision that sets the number of episodes."""
+        return cache(partial(self._play, self.plan.problem, self.plan.policy))
 
-    def _play(self, problem: CoupledMDP, policy: Policy | StatefulPolicy, arm_steps: float = 2e6) -> Floats:
+    def _play(
+        self, problem: CoupledMDP, policy: Policy | StatefulPolicy, cost: float, arm_steps: float = 2e6
+    ) -> Floats:
         """(episode, state) mean numbers of arms, on the same episodes under all budgets."""
         horizon = problem.criterion.judging_steps(1e-2)
         # Programs at every step are worth more work, as in `PolicyScorer.episodes`.
-        width = step_cost(problem, described(policy).decision_cost / 10, problem.num_arms, arm_steps)
+        width = step_cost(problem, cost / 10, problem.num_arms, arm_steps)
         episodes = int(np.clip(arm_steps / (width * horizon), PAIRED, 1000))
         tables, total = np.stack(list(self._masks.values())), 0.0
         for part, share in zip(*components_for_good(policy), strict=True):
@@ -321,8 +324,10 @@ class PlanInUse:
         """Return the numbers of two plans side by side: the largest gain first, with less budget the largest loss."""
         if not self.with_states:
             return ()
-        then = self._numbers if budgeted is None else self._play(made_for, policy)
-        today, errors = self._numbers.mean(axis=0), standard_errors(then - self._numbers)
+        cost = max(described(one).decision_cost for one in (self.plan.policy, policy))
+        now = self._numbers(cost)
+        then = now if budgeted is None else self._play(made_for, policy, cost)
+        today, errors = now.mean(axis=0), standard_errors(then - now)
         more = then.mean(axis=0) - today
         states = [
             StateNumber(name, float(now), float(now + by), float(error), bool(abs(by) > max(error, 1e-9)))
