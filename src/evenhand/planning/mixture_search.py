@@ -200,10 +200,15 @@ class WeightedIndices:
         """True if the welfare of equal shares of all columns is defined: else that of no mixture may be."""
         return _welfare_of(self.objective, np.mean([column.values for column in self.columns], axis=0)) > -np.inf
 
-    def vector(self, column: ScoredPolicy) -> Floats:
-        """(objective,) the members of welfare, then the shares of time that floors are for, with a margin."""
+    def vector(self, column: ScoredPolicy, margin: float = 0.0) -> Floats:
+        """(objective,) the members of welfare, then the shares of time that floors are for, with a margin.
+
+        Args:
+            column: the policy.
+            margin: standard errors by which the members are lowered.
+        """
         served = (column.shares_served - MARGIN * column.served_error)[self.floored]
-        return np.concatenate([self.objective.members(column.values), served])
+        return np.concatenate([self.objective.members(column.values - margin * column.values_error), served])
 
     @property
     def units(self) -> Floats:
@@ -406,8 +411,9 @@ def _polish(
     """Play the parts again on other episodes, and settle their shares on all of them."""
     effort, floors = clock.task.effort, objective.floors[oracle.floored]
     used = set(np.flatnonzero(shares > 0).tolist())
-    # The largest of noisy estimates is too large, and shares of time are known to a margin that more episodes make
-    # smaller: the policy that is the best for sure may well be better on new episodes, or meet the floors.
+    # The largest of noisy estimates is too large: what is the best for sure may well be better on new episodes. Shares
+    # of time are known to a margin that more episodes make smaller.
+    used |= set(np.flatnonzero(_settle(oracle, objective, oracle.columns, shares) > 0).tolist())
     served = [i for i, one in enumerate(oracle.columns) if (one.shares_served[oracle.floored] >= floors).all()]
     used |= {max(served, key=lambda i: _sure_welfare(objective, oracle.columns[i]))} if served else set()
     places = sorted(used)  # in the order in which they were tried, the plainest first
@@ -468,9 +474,10 @@ def _candidate(column: ScoredPolicy, rng: Rng = None) -> Candidate:
 def _settle(oracle: WeightedIndices, objective: Objective, parts: Sequence[ScoredPolicy], shares: Floats) -> Floats:
     """The best shares of the parts, to a few digits; as they were if the floors are out of reach on new episodes.
 
-    With floors the digits are more: those that are known exactly must not be missed by rounding.
+    Values are lowered by their errors, which differ by policy. With floors the digits are more: those that are known
+    exactly must not be missed by rounding.
     """
-    matrix = np.column_stack([oracle.vector(part) for part in parts])
+    matrix = np.column_stack([oracle.vector(part, margin=MARGIN) for part in parts])
     floors = objective.floors[oracle.floored]
     with contextlib.suppress(InfeasibleError, OutOfDomainError):
         shares, _ = best_shares(

@@ -98,6 +98,11 @@ class ScoredPolicy:
         return 0.0 if self.exact else float(standard_errors(self.returns @ weights))
 
     @cached_property
+    def values_error(self) -> Floats:
+        """(unit,) standard errors of the values."""
+        return np.zeros(self.returns.shape[1]) if self.exact else standard_errors(self.returns)
+
+    @cached_property
     def served_error(self) -> Floats:
         """(unit,) standard errors of the shares of time."""
         return np.zeros(self.served.shape[1]) if self.exact else standard_errors(self.served)
