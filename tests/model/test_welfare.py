@@ -477,10 +477,7 @@ class TestHalf:
         assert weight_of_worst(AlphaFair(1), 0.1, 40) is None
 
     def test_meaning_in_words(self):
-        assert (
-            "The worse-off half has 75\u00a0% of the weight, the worst tenth 22.2\u00a0%."
-            in Gini.bottom_half().meaning("arm")
-        )
+        assert "The worse-off half has 75\u00a0% of the weight." in Gini.bottom_half().meaning("arm")
         assert "the more a group counts" in Gini.bottom_half().meaning("group")
         assert "all arms have the same weight" in Gini.bottom_half(0.5).meaning("arm")
 

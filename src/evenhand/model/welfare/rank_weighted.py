@@ -306,17 +306,13 @@ class BottomHalfGini(RankWeighted):
         """Sentence for reports."""
         if self.share == 0.5:
             return f"It is a weighted mean: all {who}s have the same weight."
-        half, tenth = (f"{100 * part:.3g}\u00a0%" for part in (self.share, self._mass(0.1)))
         rule = f"It is a weighted mean: the worse off, the more {'an arm' if who == 'arm' else f'a {who}'} counts"
-        return f"{rule}. The worse-off half has {half} of the weight, the worst tenth {tenth}."
+        return f"{rule}. The worse-off half has {100 * self.share:.3g}\u00a0% of the weight."
 
     @property
     def _decay(self) -> float:
         """c: logarithm of the ratio of the largest to the smallest weight."""
         return 2 * math.log(self.share / (1 - self.share))
-
-    def _mass(self, fraction: float) -> float:
-        return math.expm1(-self._decay * fraction) / math.expm1(-self._decay)
 
     def rank_mass(self, first: Ints, last: Ints, num_arms: int) -> Floats:
         """Return the total weight of the ranks first+1, ..., last; see the package."""
