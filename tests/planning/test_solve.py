@@ -149,7 +149,7 @@ class TestSolution:
             progress=lambda *news: told.append(news),
         )
         played = {"play"} if method in ("whittle", "fluid") else set()
-        assert set(solution.seconds) == {"build", "solve"} | played
+        assert set(solution.seconds) - {"compile"} == {"build", "solve"} | played
         assert min(solution.seconds.values()) >= 0
         if method in ("counts", "joint"):
             assert told
