@@ -375,3 +375,20 @@ def test_the_share_of_broken_promises_takes_few_programs(monkeypatch):
     broken, _ = share_broken(problem, keep_promises(problem, plan.policy), 0, 1e5)
     assert 0 < len(solved) < 3000
     assert 0 <= broken <= 1
+
+
+def test_a_part_that_is_played_briefly_does_not_shorten_the_others():
+    """Programs play few episodes, ranks many: the value of their mixture is of all of them, as are differences."""
+    _, plan = promised_outreach()
+    problem = plan.problem
+    ranks = eh.policies.worst_first(problem)
+    found = replace(eh.solve(problem, "utilitarian", SolveMethod("fluid", seconds=0.1)), welfare_stderr=1.0)
+    judge = module.CommonEpisodes.of(problem, found.objective.welfare, 0)
+    with limited_effort(paired_steps=1e5):
+        parts = [judge(replace(found, policy=one)) for one in (ranks, plan.policy)]
+        mixed = judge(replace(found, policy=eh.model.MixturePolicy([ranks, plan.policy], [0.9, 0.1])))
+    lengths = [len(one.samples.returns[0]) for one in (*parts, mixed)]
+    assert lengths[0] > lengths[1] and lengths[2] == lengths[0]
+    assert mixed.unit_values == pytest.approx(0.9 * parts[0].unit_values + 0.1 * parts[1].unit_values)
+    assert mixed.welfare_stderr < parts[1].welfare_stderr
+    assert module.step_between(parts[1], parts[0], problem).stderr > 0.5 * parts[1].welfare_stderr

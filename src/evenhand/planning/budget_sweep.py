@@ -256,10 +256,10 @@ class CommonEpisodes:
             played = [scorer("", part, self.choice) for part in parts]
         except NotConvergedError:
             return found
-        # Long runs of an average may differ in their number.
-        number = min((len(one.returns) for one in played if not one.exact), default=1)
+        # Programs play fewer episodes than ranks, and long runs of an average differ in their number.
+        number = max((len(one.returns) for one in played if not one.exact), default=1)
         weighted = list(zip(shares.tolist(), played, strict=True))
-        returns = np.sum([share * one.returns[:number] for share, one in weighted if not one.exact], axis=0)
+        returns = np.sum([share * _extended(one.returns, number) for share, one in weighted if not one.exact], axis=0)
         returns = returns + np.sum([share * one.returns for share, one in weighted if one.exact], axis=0)
         beyond = sum(
             (share * one.beyond for share, one in weighted if one.beyond is not None), np.zeros(returns.shape[1])
@@ -483,17 +483,32 @@ def _error_of_difference(before: Solution | Evaluation, after: Solution | Evalua
     """Return the standard error of a difference in welfare: by the bootstrap of common episodes, else as if apart."""
     apart = float(np.hypot(before.welfare_stderr, after.welfare_stderr))
     first, second = _episodes(before), _episodes(after)
-    number = 0 if first is None or second is None else min(len(first), len(second))
-    if first is None or second is None or number < 2:
+    if first is None or second is None or min(len(first), len(second)) < 2:
         return apart
+    number = max(len(first), len(second))
+    first, second = _extended(first, number), _extended(second, number)
     # Both from the same episodes: what they share by chance is not in the difference.
     weights = np.random.default_rng(0).multinomial(number, np.full(number, 1 / number), size=resamples) / number
-    means = zip(weights @ first[:number], weights @ second[:number], strict=True)
+    means = zip(weights @ first, weights @ second, strict=True)
     try:
         spread = np.std([after.objective(then) - before.objective(now) for now, then in means], ddof=1)
     except OutOfDomainError:
         return apart
     return min(apart, float(spread * np.sqrt(number / (number - 1))))
+
+
+def _extended(returns: Floats, number: int) -> Floats:
+    """Return (number, unit) returns with the same mean and standard error; those beyond the played ones are the mean.
+
+    Args:
+        returns: (episode, unit) of at most so many episodes.
+        number: of episodes.
+    """
+    played, mean = len(returns), returns.mean(axis=0)
+    if played in (1, number):
+        return np.broadcast_to(mean, (number, len(mean))) if played < number else returns
+    wider = np.sqrt(number * (number - 1) / (played * (played - 1)))
+    return np.concatenate([mean + wider * (returns - mean), np.broadcast_to(mean, (number - played, len(mean)))])
 
 
 def _episodes(found: Solution | Evaluation) -> Floats | None:
