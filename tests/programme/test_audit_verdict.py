@@ -304,7 +304,7 @@ def test_the_part_of_a_mixture_stays_and_says_so(tmp_path):
         assert len(set(numbers)) == 1
         assert [part for _, _, part in programme.books().span.policies] == numbers
     assert plans[-1].part["parts"] == 2
-    assert mentions("two", f"stays plan {numbers[-1]}")(decisions.drawn_part(plans[-1].part))
+    assert mentions("two", f"stays variant {numbers[-1]}")(decisions.drawn_part(plans[-1].part))
 
 
 def test_the_usual_budget_of_several_resources(tmp_path):

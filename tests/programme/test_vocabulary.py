@@ -1,14 +1,19 @@
 """The words and the calendar of a programme."""
 
 from datetime import date, timedelta
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 import evenhand as eh
+from evenhand.cli.programme_output import event_content
 from evenhand.errors import InvalidInputError
 from evenhand.model import as_table
 from evenhand.programme import Programme
 from evenhand.programme.vocabulary import Vocabulary
+from evenhand.programme.web.arms_page import states_svg
+from evenhand.report.summary import table
 
 WORDS = {
     "arm": "person, people",
@@ -75,14 +80,35 @@ def test_words_of_a_programme_are_stored_as_events(tmp_path):
         ("seen at this step, as at every step", "seen this week, as every week"),
         ("the steps at which arms joined at the present step", "the weeks in which people joined in the present week"),
         ("arms.csv: 2 faults in arms[0].x, step-by-step", "arms.csv: 2 faults in arms[0].x, step-by-step"),
+        (
+            "arms of higher priority left too few crew and bays",
+            "people of higher priority left too few visits and bays",
+        ),
         ("Group home 12 gets a step up; group home", "Group home 12 gets a step up; clinic home"),
     ],
 )
 def test_texts_of_the_library_in_other_words(text, said):
-    found = Vocabulary.read(WORDS).with_names(["Group home 3", "step up", "north"])
+    found = Vocabulary.read(WORDS | {"resources": {"crew": "visit"}}).with_names(["Group home 3", "step up", "north"])
     assert found.say(text) == said
     assert found.say(said) == said
     assert Vocabulary().say(text) == text
+
+
+def test_steps_before_the_first_have_dates_in_tables():
+    shown = table("", ["step", "kind"], [["-20", "seen"], ["0", "seen"]], 0, ["step", "kind"])
+    assert [row.name for row in Vocabulary.read(WORDS).summary(shown).rows] == [
+        "week of 9 February 2026", "week of 29 June 2026",
+    ]  # fmt: skip
+    assert Vocabulary.read(WORDS).tick(-20) == "9 Feb"
+    run: Any = SimpleNamespace(vocabulary=Vocabulary.read(WORDS))
+    assert "9 February 2026" in event_content({"from_step": -20}, run)
+
+
+def test_a_service_in_an_unknown_condition_is_drawn():
+    seen = {"step": 1, "state": "ill", "seen": object(), "served": True}
+    rows = [seen, {"step": 0, "state": "", "seen": None, "served": True}, seen | {"step": -1, "served": False}]
+    drawn, fewer = (states_svg("a", own, ("well", "ill"), Vocabulary.read(WORDS)) for own in (rows, [*rows[::2]]))
+    assert drawn.count("#e69f00") > fewer.count("#e69f00")
 
 
 def test_tables_are_read_and_written_with_own_heads():

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from evenhand.programme.decisions import StoredPlan
     from evenhand.programme.programme import Programme
     from evenhand.programme.refit import Refitted
+    from evenhand.programme.vocabulary import Vocabulary
 
 SHOWN = 200
 """Rows that are listed; --json and --out have all of them."""
@@ -36,12 +37,14 @@ def event_content(body: Mapping[str, Any], run: RunOptions) -> str:
     """Return the content of an event in short: lists are counted, tables and digests left out."""
     words, parts = run.vocabulary, []
     assert words is not None
-    for name, value in sorted(body.items(), key=lambda item: item[0] != "step"):
+    for name, value in sorted(body.items(), key=lambda item: not item[0].endswith("step")):
         if isinstance(value, list):
             names = [one for one in value if isinstance(one, str)]
             parts.append(f"{words.say(name)} {', '.join(names) if 0 < len(names) == len(value) < 4 else len(value)}")
         elif name == "step":
             parts.append(words.name(value))
+        elif name == "from_step":
+            parts.append(f"from {words.name(value)}")
         elif not (isinstance(value, dict) or value is None or len(str(value)) == 64):
             parts.append(f"{words.say(name)} {value}")
     return shortened("; ".join(parts), 100)
@@ -110,16 +113,16 @@ def show_status(one: "Programme", run: RunOptions) -> None:
     run.say({}, Summary(title, facts=[*facts, ("events", str(found.events))]))
 
 
-def plan_summary(found: "StoredPlan") -> Summary:
-    """Return a plan as a table, with notes."""
+def plan_summary(found: "StoredPlan", words: "Vocabulary") -> Summary:
+    """Return a plan as a table, with notes, in the words of its programme for resources."""
     from evenhand.programme.decisions import drawn_part
 
     seen = f"{found.missing} of {found.arms} arms not seen, and believed" if found.missing else "all arms seen"
     rows = sorted(found.rows, key=lambda row: (not row.served, row.next_in_line or len(found.rows) + 1))
     heads = [column.replace("next_in_line", "next") for column in COLUMNS]
     shown = [[getattr(row, column) for column in COLUMNS] for row in rows[:SHOWN]]
-    used = ", ".join(f"{name} {amount:g} of {found.budget[name]:g}" for name, amount in found.used.items())
-    notes = [f"used: {used}", *([f"note: {found.note}"] if found.note else [])]
+    used = [f"{amount:g} of {words.resource(name).counted(found.budget[name])}" for name, amount in found.used.items()]
+    notes = [f"used: {', '.join(used)}", *([f"note: {found.note}"] if found.note else [])]
     notes += [f"warning: {line}" for line in found.warnings]
     if found.part is not None:
         notes.append(f"{drawn_part(found.part)}.")

@@ -297,8 +297,8 @@ def drawn_part(part: Mapping[str, Any]) -> str:
     Args:
         part: JSON form of a `PlanPart`; the seed of the programme draws it, the same at every step.
     """
-    drawn = f"One of {spelled(part['parts'])} plans was drawn when this way of planning began"
-    return f"{drawn}; it stays plan {part['number']}"
+    drawn = f"One of {spelled(part['parts'])} variants was drawn when this way of planning began"
+    return f"{drawn}; it stays variant {part['number']}"
 
 
 # Writing

@@ -35,6 +35,7 @@ NOUNS = ("arm", "group", "step")
 
 _TERMS = r"""
     (?P<in>(?<!\w)[Aa]t\ (?=(the|an?|one|that)\ (\w+\ )?step\b)|(?<=steps\ )at\ (?=which))
+    |(?<=left\ too\ few\ )(?P<short>\w[^;,]*)
     |(?<![\w\-./])(?:
     (?P<first>[Ss]teps\ (?P<from>-?\d+)\ to\ (?P<to>-?\d+))
     |(?P<at>[Aa]t\ )?(?P<one>[Ss]tep)\ (?P<number>-?\d+)
@@ -210,7 +211,7 @@ class Vocabulary(Result):
 
     def tick(self, step: float) -> str:
         """Return a short name of a step for an axis: "3", or "29 Jun"."""
-        day = self.day(int(step)) if step == int(step) and step >= 0 else None
+        day = self.day(int(step)) if step == int(step) else None
         if day is None:
             return f"{step:g}" if self.start is None else ""
         return f"{day:%Y}" if self.period == "year" else f"{day.day} {day:%b}"
@@ -317,6 +318,8 @@ class Vocabulary(Result):
         text = found[0]
         if found["kept"]:
             return text
+        if found["short"]:
+            return " and ".join(self.resource(name).many for name in text.split(" and "))
         if found["first"]:
             own = f"{self.the(int(found['from']))} to {self.the(int(found['to']))}"
         elif found["number"]:
@@ -366,7 +369,7 @@ class Vocabulary(Result):
     def _row(self, row: TableRow, heads: Sequence[str]) -> TableRow:
         def named(head: str, text: str) -> str:
             """Return a cell in the words of the programme."""
-            if head == "step" and text.isascii() and text.isdecimal():
+            if head == "step" and text.isascii() and text.removeprefix("-").isdecimal():
                 return self.name(int(text))
             return self.say(text) if head == "reason" else text
 

@@ -251,7 +251,7 @@ def plan(one: "Programme", budget: str | None, run: RunOptions, **options: Any) 
     lines = [f"drift: {notice}" for notice in notices] + ([f"written to {run.out}"] if run.out else [])
     if one.needs_solving().improvable:
         lines.append(f"first policy, found in seconds; `evenhand programme solve {address_of(one)}` improves it")
-    run.say(found.to_dict() | {"notices": notices}, plan_summary(found), lines)
+    run.say(found.to_dict() | {"notices": notices}, plan_summary(found, one.vocabulary()), lines)
 
 
 @command(
@@ -380,7 +380,7 @@ def change(
     run: RunOptions,
     **options: Any,
 ) -> None:
-    """Show the effect of a lasting change, or adopt it: budget, welfare, groups that close, arms that are transferred.
+    """Show the effect of a lasting change, or adopt it: budget, welfare, promised waits, groups that close, transfers.
 
     It holds from a step on; earlier plans stay as they are. The effect is the welfare of the best plan found beside the
     plan in use, and the mean value of the arms of each group.

@@ -282,7 +282,7 @@ def states_svg(arm: str, rows: Sequence[Mapping[str, Any]], states: Sequence[str
             own = [(step, place) for step, place, row in shown if (row["seen"] is not None) == kind]
             at = [step for step, _ in own], [place for _, place in own]
             axes.plot(*at, "o", color=BLUE, markerfacecolor=face, markersize=4, label=label)
-        served = [step for step, _, row in shown if row["served"]]
+        served = [row["step"] for row in rows if row["served"]]
         axes.plot(served, [len(states) - 0.4] * len(served), "^", color=ORANGE, markersize=4, label="served")
         axes.set_yticks(range(len(states)), [shortened(state, 24) for state in states])
         axes.set_ylim(len(states) - 0.1, -0.5)
