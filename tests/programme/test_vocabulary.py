@@ -11,6 +11,7 @@ from evenhand.cli.programme_output import event_content
 from evenhand.errors import InvalidInputError
 from evenhand.model import as_table
 from evenhand.programme import Programme
+from evenhand.programme.audit_report import _over_time_svg
 from evenhand.programme.vocabulary import Vocabulary
 from evenhand.programme.web.arms_page import states_svg
 from evenhand.report.summary import table
@@ -109,6 +110,13 @@ def test_a_service_in_an_unknown_condition_is_drawn():
     rows = [seen, {"step": 0, "state": "", "seen": None, "served": True}, seen | {"step": -1, "served": False}]
     drawn, fewer = (states_svg("a", own, ("well", "ill"), Vocabulary.read(WORDS)) for own in (rows, [*rows[::2]]))
     assert drawn.count("#e69f00") > fewer.count("#e69f00")
+
+
+def test_outcomes_over_time_have_dates():
+    earned = SimpleNamespace(lower=0.0, upper=1.0, promised=0.5, realised=0.5, overrides=0.0, undone=0.0)
+    parts: Any = [SimpleNamespace(first=step, last=step, groups={"Hill": earned}) for step in range(3)]
+    drawn = _over_time_svg(parts, ["Hill"], Vocabulary.read(WORDS))
+    assert all(f">{day}<" in drawn for day in ("29 Jun", "6 Jul", "13 Jul"))
 
 
 def test_tables_are_read_and_written_with_own_heads():

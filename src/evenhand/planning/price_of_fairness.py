@@ -193,7 +193,7 @@ class Recommendation:
         lifted += f", {self.worst:.4g} rather than {self.worst_of_mean:.4g}"
         gain, lose = ("gains" if self.gaining == 1 else "gain"), ("loses" if self.losing == 1 else "lose")
         people = f"{counted(self.gaining, arm, arms)} {gain} beside the best mean, {self.losing:,} {lose}"
-        return f"{rule}, {lifted}. It gives up {100 * self.price:.2g} %; {people}."
+        return f"{rule}, {lifted}. It gives up {100 * self.price:.2g} % of that mean; {people}."
 
 
 @dataclass(frozen=True, eq=False)

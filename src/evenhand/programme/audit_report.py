@@ -152,7 +152,7 @@ def _override_tables(found: Audit, words: Vocabulary) -> list[Table]:
     heads = [words.arm.one, words.step.one, "planned", "chosen", "cost", "who", "why"]
     more = len(found.overrides) - MOST_OVERRIDES
     return [
-        table("overrides by person", ["who", "decisions", "cost in value"], rows),
+        table("overrides by person", ["who", "decisions", f"cost in {words.value}"], rows),
         table("overrides, highest cost first", heads, single, more, [*heads[1:4], *heads[5:]]),
     ]
 
@@ -170,7 +170,7 @@ def _notes(found: Audit, words: Vocabulary) -> list[str]:
         gini = "undefined" if own.gini_coefficient is None else fixed(own.gini_coefficient, 3)
         notes.append(f"{what}: Gini coefficient {gini}; the worst-off is {own.worst_off} with {worst}.")
     many = counted(len(found.overrides), "decision")
-    cost = f"{many} other than planned, at a cost of {fixed(found.override_cost, 3)} in value."
+    cost = f"{many} other than planned, at a cost of {fixed(found.override_cost, 3)} in {words.value}."
     notes.append(cost if found.overrides else "Every plan was accepted without overrides.")
     notes += [f"{name}: {text}." for name, text in unknown_facts(found, words)]
     return [*notes, *(f"{capitalised(note)}." for note in found.notes)]
@@ -244,7 +244,7 @@ def _key_facts(found: Audit, words: Vocabulary) -> list[tuple[str, str]]:
     for name, own in (("service", found.service), ("value", found.value)):
         gini = "undefined" if own.gini_coefficient is None else number(own.gini_coefficient, 3)
         facts.append((f"Gini of {name}", f"{gini}; worst-off: {own.worst_off}"))
-    cost = f"cost {number(found.override_cost, 3)} in value"
+    cost = f"cost {number(found.override_cost, 3)} in {words.value}"
     return [*facts, ("Decided otherwise", f"{counted(len(found.overrides), 'time')}; {cost}")]
 
 
@@ -282,6 +282,7 @@ def _over_time_svg(parts: Sequence[WindowPart], groups: Sequence[str], words: Vo
             _draw_group(axes, present[group], group)
         figure.legend(*panels[0].get_legend_handles_labels(), loc="outside upper left", ncols=3)
         panels[-1].xaxis.get_major_locator().set_params(integer=True)
+        panels[-1].xaxis.set_major_formatter(lambda step, _: words.tick(step))
         panels[-1].set_xlabel(words.step.one)
 
     texts = []

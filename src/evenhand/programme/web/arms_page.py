@@ -203,9 +203,7 @@ def _arm(request: Request, name: str, form: Form | None = None, refusal: ErrorVi
         "states": states,
         "rows": rows[:most],
         "steps": len(rows),
-        "figure": Figure(
-            states_svg(name, [row for row in reversed(rows[:120]) if row["state"]], states, vocabulary), CAPTION
-        ),
+        "figure": Figure(states_svg(name, rows[119::-1], states, vocabulary), CAPTION),
         "cards": _cards(arm, rows, step, vocabulary),
         "entries": list(reversed(entries))[:most],
         "said": len(entries),
@@ -293,5 +291,5 @@ def states_svg(arm: str, rows: Sequence[Mapping[str, Any]], states: Sequence[str
         figure.legend(loc="outside upper left", ncols=3)
 
     served = sum(row["served"] for row in rows)
-    label = f"{arm}: condition in {words.step.counted(len(rows))}, served in {served} of them. The table has the same."
+    label = f"{arm}: condition in {words.step.counted(len(shown))}, served in {served}. The table has the same."
     return svg("states", label, Plot(1.1 + 0.3 * len(states), draw))
