@@ -1,5 +1,6 @@
 """Long computations: told, waited for, cancelled, refused, done once."""
 
+import asyncio
 import json
 import resource
 import subprocess
@@ -15,6 +16,7 @@ from evenhand.planning import load_plan, save_solution
 from evenhand.planning.solve import solve
 from evenhand.problems import machine_replacement
 from evenhand.programme import Programme, Tokens
+from evenhand.programme.api.service import repeat
 
 from ..conftest import make_token
 
@@ -353,3 +355,22 @@ def test_jobs_are_about_the_promises_in_force(programme, serving):
     programme.solve(seconds=0.2)
     after = ask()
     assert not set(before.values()) & set(after.values())
+
+
+@pytest.mark.parametrize("turns", range(5))
+def test_checks_end_if_a_wake_meets_their_end(turns):
+    async def check():
+        pass
+
+    async def end_after_a_wake():
+        wake = asyncio.Event()
+        checks = asyncio.create_task(repeat(check, 60.0, wake, pause=0.0))
+        await asyncio.sleep(0.01)
+        wake.set()
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        checks.cancel()
+        return await asyncio.wait([checks], timeout=1.0)
+
+    ended, going_on = asyncio.run(end_after_a_wake())
+    assert ended and not going_on

@@ -127,7 +127,8 @@ class Job:
                 return
             while not changed.is_set():
                 try:
-                    await asyncio.wait_for(changed.wait(), beat)
+                    async with asyncio.timeout(beat):
+                        await changed.wait()
                 except TimeoutError:
                     yield None
 

@@ -84,6 +84,29 @@ class PlanCache:
         return self._plans[name]
 
 
+async def repeat(
+    check: Callable[[], Awaitable[None]],
+    every: float,
+    wake: asyncio.Event,
+    first: float = 0.0,
+    pause: float = 0.2,
+) -> None:
+    """Check after `first` seconds, then every so many and after every wake, with a pause between two checks."""
+    await asyncio.sleep(first)
+    while True:
+        wake.clear()  # before the check, so that changes during it cause another one
+        try:
+            await check()
+        except (EvenhandError, RequestError) as error:  # retried at the next check
+            log.warning("background check failed: %s", type(error).__name__)
+        except Exception as error:  # noqa: BLE001  # logged; the checks must go on
+            RequestError.of(error)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(every):  # `wait_for` loses a cancellation that meets a wake (Python 3.11)
+                await wake.wait()
+        await asyncio.sleep(pause)
+
+
 class Service:
     """All that a server has, in one object that requests find."""
 
@@ -117,9 +140,9 @@ class Service:
         preparing = asyncio.create_task(asyncio.to_thread(prepare))
         every = self.settings.judge_every
         checks = [
-            asyncio.create_task(self._repeat(self._check_policy, self.settings.look_every, self._wake)),
-            asyncio.create_task(self._repeat(self._check_model, every, asyncio.Event(), first=every)),
-            asyncio.create_task(self._repeat(self._fill_caches, self.settings.look_every, self._changed, pause=1.0)),
+            asyncio.create_task(repeat(self._check_policy, self.settings.look_every, self._wake)),
+            asyncio.create_task(repeat(self._check_model, every, asyncio.Event(), first=every)),
+            asyncio.create_task(repeat(self._fill_caches, self.settings.look_every, self._changed, pause=1.0)),
         ]
         try:
             yield
@@ -250,28 +273,6 @@ class Service:
             return subject, policy, None
 
     # Checks in the background
-
-    async def _repeat(
-        self,
-        check: Callable[[], Awaitable[None]],
-        every: float,
-        wake: asyncio.Event,
-        first: float = 0.0,
-        pause: float = 0.2,
-    ) -> None:
-        """Check after `first` seconds, then every so many and after every wake, with a pause between two checks."""
-        await asyncio.sleep(first)
-        while True:
-            wake.clear()  # before the check, so that changes during it cause another one
-            try:
-                await check()
-            except (EvenhandError, RequestError) as error:  # retried at the next check
-                log.warning("background check failed: %s", type(error).__name__)
-            except Exception as error:  # noqa: BLE001  # logged; the checks must go on
-                RequestError.of(error)
-            with suppress(TimeoutError):
-                await asyncio.wait_for(wake.wait(), every)
-            await asyncio.sleep(pause)
 
     async def _finish(self, job: Job) -> Job | None:
         """Run a job to its end, unless it was settled before; a job is settled if repeating it is pointless."""
