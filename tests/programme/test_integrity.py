@@ -264,7 +264,7 @@ def test_erased_names_are_in_no_answer_and_no_sentence(programme):
 
 
 def test_traces_that_are_left_are_reported(programme):
-    """While somebody still reads what was there before, the write-ahead log has it."""
+    """While an open reader still sees the former rows, the write-ahead log has them."""
     programme.join([{"arm": "Zoraida", "type": "small", "group": "hill", "state": "worn"}])
     programme.leave(["Zoraida"], "moved")
     with Programme(Store.open(programme.store.full_address, wait=1)) as other:

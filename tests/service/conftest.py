@@ -5,6 +5,7 @@ import importlib.util
 import re
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -86,6 +87,12 @@ def serving():
     yield serve
     for client in clients:
         client.__exit__(None, None, None)
+
+
+def run_alone(coroutine):
+    """Run it in a thread of its own: in this one a browser's event loop may run already."""
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(asyncio.run, coroutine).result()
 
 
 @contextmanager

@@ -3,7 +3,6 @@
 import asyncio
 import json
 import os
-from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -12,6 +11,7 @@ from evenhand.programme import RequestError, Settings, Tokens
 from evenhand.programme.api import auth, middleware, telemetry
 
 from ..conftest import make_token, mentions
+from .conftest import run_alone
 
 P = "/v1/programme"
 SEEN = {"observations": [{"arm": "b1", "state": "fine"}], "source": "walk"}
@@ -374,12 +374,6 @@ def test_a_body_that_does_not_come():
 
 def posting(*heads):
     return {"type": "http", "method": "POST", "path": "/v1/decide", "headers": heads, "state": {"requester": "Ada"}}
-
-
-def run_alone(coroutine):
-    """Run it in a thread of its own: in this one a browser's event loop may run already."""
-    with ThreadPoolExecutor(1) as thread:
-        return thread.submit(asyncio.run, coroutine).result()
 
 
 async def _never(scope, receive, send):

@@ -6,7 +6,6 @@ import resource
 import subprocess
 import sys
 import time
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
 import psutil
@@ -20,6 +19,7 @@ from evenhand.programme import Programme, Tokens
 from evenhand.programme.api.service import repeat
 
 from ..conftest import make_token
+from .conftest import run_alone
 
 P = "/v1/programme"
 
@@ -373,6 +373,5 @@ def test_checks_end_if_a_wake_meets_their_end(turns):
         checks.cancel()
         return await asyncio.wait([checks], timeout=1.0)
 
-    with ThreadPoolExecutor(1) as thread:  # another test of this process may have a loop in the main thread
-        ended, going_on = thread.submit(asyncio.run, end_after_a_wake()).result()
+    ended, going_on = run_alone(end_after_a_wake())
     assert ended and not going_on

@@ -65,7 +65,7 @@ def test_an_excel_file_is_read_and_its_size_is_checked_first(client, programme):
 
 
 @pytest.mark.parametrize(
-    ("rows", "status", "told"),
+    ("rows", "status", "message"),
     [
         ([["Pump", "How is it?"], ["b1", "Worn"], ["b2", "wornn"], ["v1", "broken"]], 200, "“wornn” is read as “worn”"),
         ([["Pump", "State"], ["b1", "worn"], ["zz9", "worn"]], 422, "zz9"),
@@ -73,13 +73,13 @@ def test_an_excel_file_is_read_and_its_size_is_checked_first(client, programme):
     ],
     ids=["column by its entries", "unknown arm", "no column"],
 )
-def test_a_sheet_is_read_by_its_entries_or_refused_for_what_is_wrong(client, rows, status, told):
+def test_a_sheet_is_read_by_its_entries_or_refused_for_what_is_wrong(client, rows, status, message):
     book, stream = openpyxl.Workbook(), io.BytesIO()
     for row in rows:
         book.active.append(row)
     book.save(stream)
     shown = upload(client, "rounds.xlsx", stream.getvalue())
-    assert shown.status_code == status and told in html.unescape(shown.text)
+    assert shown.status_code == status and message in html.unescape(shown.text)
     assert "UTF-8" not in shown.text
 
 

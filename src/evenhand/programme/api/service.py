@@ -160,7 +160,7 @@ class Service:
                 self._loop.call_soon_threadsafe(wake.set)
 
     async def check_writable(self) -> None:
-        """Test that the programme can be written to, once for all who ask meanwhile: anybody may.
+        """Test that the programme can be written to, once for all requests of that time, which need no token.
 
         Raises:
             UnavailableError: it cannot.
